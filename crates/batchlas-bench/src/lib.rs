@@ -1,0 +1,1 @@
+//! Conformance corpus and measurement harness of batchlas.

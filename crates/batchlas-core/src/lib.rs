@@ -1,0 +1,1 @@
+//! Contracts of batchlas: scalars, batched views, devices, queues, workspaces, seams and errors.

@@ -1,0 +1,1 @@
+//! Batched matrix product and Hermitian rank-k update (gemm, herk).

@@ -1,0 +1,1 @@
+//! Batched solve of symmetric or Hermitian positive definite systems (posv, potrs).

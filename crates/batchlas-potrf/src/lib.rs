@@ -1,0 +1,1 @@
+//! Batched Cholesky factorisation (potrf).

@@ -1,0 +1,1 @@
+//! Batched triangular solve (trsm).

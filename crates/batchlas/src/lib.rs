@@ -1,0 +1,1 @@
+//! Batched dense linear algebra: the facade that wires operations, queues and vendor libraries.

@@ -1,0 +1,3 @@
+//! Automation for people who work on batchlas: `cargo xtask ci`.
+
+fn main() {}
