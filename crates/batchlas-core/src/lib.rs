@@ -35,6 +35,6 @@ pub use error::{ArgumentError, Error, QueueError, Result};
 pub use info::InfoMut;
 pub use kernel::{Kernel, KernelSource, Launch, Promise};
 pub use queue::{Buffer, Event, Memory, Queue, QueueMemory};
-pub use scalar::{Dtype, Real, Scalar};
-pub use seam::{Factor, PanelSolve, TrailingUpdate};
+pub use scalar::{Dtype, Real, RealOf, Scalar};
+pub use seam::{Factor, PanelSolve, Ran, TrailingUpdate};
 pub use view::{Extent, ItemMut, ItemRef, MatBatch, MatBatchMut, PointerTable, PointerTableMut};

@@ -119,6 +119,9 @@ pub trait Scalar:
     fn finite(self) -> bool;
 }
 
+/// The real type of an element type, where `T::Real` would be ambiguous.
+pub type RealOf<T> = <T as Scalar>::Real;
+
 /// A real element type: `f32` or `f64`.
 pub trait Real:
     Scalar<Real = Self>

@@ -1,1 +1,11 @@
-//! Vendor arms of batchlas: faer on a CPU, cuBLAS and cuSOLVER on a GPU.
+//! Vendor arms: the libraries that operations can hand a batch over to.
+//!
+//! * [`FaerArm`]: faer on a CPU, one item per task.
+//!
+//! An arm implements the seams of `batchlas-core` ([`Factor`](batchlas_core::Factor),
+//! [`PanelSolve`](batchlas_core::PanelSolve), [`TrailingUpdate`](batchlas_core::TrailingUpdate)) under the same contract
+//! as every family: the other triangle is neither read nor written, `info` is always written, empty problems return.
+
+mod faer_arm;
+
+pub use faer_arm::{Element, FaerArm};
