@@ -210,6 +210,17 @@ impl<T: Scalar> Chunk<'_, T> {
     }
 }
 
+impl Chunk<'_, u8> {
+    /// The chunk as the workspace of a nested call.
+    ///
+    /// # Errors
+    /// The chunk was only measured.
+    pub fn workspace(&mut self) -> Result<WorkspaceMut<'_>> {
+        let (place, address) = self.located()?;
+        Ok(WorkspaceMut { place, address, bytes: self.len, life: PhantomData })
+    }
+}
+
 impl Chunk<'_, i32> {
     /// The chunk as `info` entries.
     ///

@@ -97,7 +97,7 @@ pub trait Queue: Send + Sync {
     fn as_any(&self) -> &dyn Any;
 }
 
-impl fmt::Debug for dyn Queue {
+impl fmt::Debug for dyn Queue + '_ {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Queue({}, {})", self.device().name, self.device().place)
     }

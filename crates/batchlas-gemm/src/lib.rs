@@ -1,1 +1,18 @@
-//! Batched matrix product and Hermitian rank-k update (gemm, herk).
+//! Batched matrix product (`gemm`) and Hermitian rank-k update (`herk`; `syrk` for real types).
+//!
+//! * `gemm`: `C = alpha op(A) op(B) + beta C`.
+//! * `herk`: `C = alpha A A^H + beta C` or `C = alpha A^H A + beta C`, in one triangle of C.
+//!
+//! [`Gemm`] is the routed pair of operations; it implements the seam [`TrailingUpdate`].
+//!
+//! # Contract
+//! * `beta = 0` never reads C; `alpha = 0` reads neither A nor B. Real `ConjTrans` is `Trans`.
+//! * `herk` neither reads nor writes the other triangle; the imaginary part of C's diagonal is ignored and written as 0.
+//! * A and B may be shared by the whole batch (stride 0). C must not overlap them.
+//! * An inner dimension of 0 scales C by `beta`. No workspace.
+
+mod problem;
+mod route;
+
+pub use problem::{GemmProblem, HerkProblem};
+pub use route::{GEMM, Gemm, HERK};

@@ -1,1 +1,21 @@
-//! Batched Cholesky factorisation (potrf).
+//! Batched Cholesky factorisation (`potrf`): `A = L L^H` or `A = U^H U` for every item of a batch of Hermitian positive
+//! definite matrices, in place in the referenced triangle.
+//!
+//! Data flows one way: [`Potrf::factor`](batchlas_core::Factor::factor) condenses the view into a [`Problem`],
+//! [`route`] chooses a family for it, and the family runs. [`Potrf`] itself implements the seam
+//! [`Factor`], so a driver that needs a factorisation can be handed the routed operation or any single
+//! implementation.
+//!
+//! # Contract
+//! * The other triangle and the padding are neither read nor written.
+//! * The imaginary part of the diagonal is ignored on input and zero on output.
+//! * `info[b]` is 0, or the 1-based order of the first leading minor of item `b` that is not positive; NaN counts as
+//!   not positive, +Inf as positive. It is always written.
+//! * The referenced triangle of a failed item is unspecified and may hold non-finite values. Every other item is
+//!   bit-identical to what it would be alone.
+
+mod problem;
+mod route;
+
+pub use problem::Problem;
+pub use route::{Potrf, VOCABULARY};

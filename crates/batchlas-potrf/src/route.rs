@@ -1,0 +1,112 @@
+//! The routed factorisation: vocabulary, predicate, choice and call.
+
+use batchlas_core::seam::FactorShape;
+use batchlas_core::{
+    Device, Error, Factor, InfoMut, MatBatch, MatBatchMut, Queue, Ran, Result, Scalar, Uplo, WorkspaceMut,
+};
+use batchlas_select::{
+    Candidate, Class, ExactField, Key, LogField, Pin, Refusal, Retired, Route, Selector, Spelling, Vocabulary,
+};
+
+use crate::problem::Problem;
+
+const OP: &str = "potrf";
+
+/// What a factorisation can be run by. The work grows as `n^3 * batch`, hence the weights of the key.
+pub static VOCABULARY: Vocabulary = Vocabulary {
+    op: OP,
+    candidates: &[Candidate { family: "vendor", class: Class::Vendor, knobs: &[] }],
+    last_resort: &["vendor"],
+    retired: &[
+        Retired { alias: "native:tiny", instead: "vendor" },
+        Retired { alias: "native:cta", instead: "vendor" },
+        Retired { alias: "native:lpanel", instead: "vendor" },
+        Retired { alias: "native:blocked", instead: "vendor" },
+        Retired { alias: "lpanel", instead: "vendor" },
+    ],
+    exact: &[ExactField { name: "uplo", values: &["L", "U"] }],
+    log: &[LogField { name: "n", weight: 3.0 }, LogField { name: "batch", weight: 1.0 }],
+};
+
+/// The routed factorisation of one element type.
+#[derive(Clone, Copy)]
+pub struct Potrf<'s, T: Scalar> {
+    /// Tables, environment and trace.
+    pub selector: &'s Selector,
+    /// Route pin of this call; overrides the environment's.
+    pub pin: Option<Pin>,
+    /// The vendor arm, where there is one.
+    pub vendor: Option<&'s dyn Factor<T>>,
+}
+
+impl<T: Scalar> Potrf<'_, T> {
+    /// Whether a family serves a problem on a device: correctness only, never speed.
+    ///
+    /// # Errors
+    /// The reason why not.
+    pub fn can_run(&self, device: &Device, shape: &FactorShape, family: &Spelling) -> Result<(), Refusal> {
+        match (family.family(), self.vendor) {
+            ("vendor", Some(vendor)) => Ok(vendor.can_factor(device, shape)?),
+            ("vendor", None) => Err("no vendor arm is wired".into()),
+            (other, _) => Err(format!("potrf has no family {other}").into()),
+        }
+    }
+
+    fn key(problem: &Problem) -> Result<Key> {
+        Ok(VOCABULARY.key(&[problem.uplo.letter()], &[problem.n as u64, problem.batch as u64])?)
+    }
+
+    fn vendor(&self) -> Result<&dyn Factor<T>> {
+        self.vendor.ok_or(Error::MissingSeam { op: OP, seam: "vendor" })
+    }
+
+    /// Sizing and running choose by this one function.
+    fn route<'a>(&'a self, device: &Device, problem: &Problem, key: &'a Key) -> Result<Route<'a>> {
+        Ok(self.selector.route(&VOCABULARY, problem.dtype, device, key, self.pin, |family| {
+            self.can_run(device, &problem.shape(), family)
+        })?)
+    }
+}
+
+impl<T: Scalar> Factor<T> for Potrf<'_, T> {
+    fn can_factor(&self, device: &Device, shape: &FactorShape) -> Result<(), String> {
+        VOCABULARY.first_runnable(|family| self.can_run(device, shape, family)).map(drop)
+    }
+
+    fn factor_workspace(&self, queue: &dyn Queue, uplo: Uplo, a: MatBatch<'_, T>) -> Result<usize> {
+        let problem = Problem::new(uplo, &a, queue.device().place)?;
+        if problem.is_empty() {
+            return Ok(0);
+        }
+        let key = Self::key(&problem)?;
+        match self.route(queue.device(), &problem, &key)?.family() {
+            "vendor" => self.vendor()?.factor_workspace(queue, uplo, a),
+            _ => Ok(0),
+        }
+    }
+
+    fn factor(
+        &self,
+        queue: &dyn Queue,
+        uplo: Uplo,
+        a: MatBatchMut<'_, T>,
+        mut info: InfoMut<'_>,
+        workspace: WorkspaceMut<'_>,
+    ) -> Result<Ran> {
+        let problem = Problem::new(uplo, &a.rb(), queue.device().place)?;
+        info.validate(OP, problem.batch, queue.device().place)?;
+        if problem.is_empty() {
+            info.clear(queue)?;
+            return Ok(Ran::nothing(OP));
+        }
+        let key = Self::key(&problem)?;
+        self.route(queue.device(), &problem, &key)?.run(|family| match family.family() {
+            "vendor" => {
+                let need = self.vendor()?.factor_workspace(queue, uplo, a.rb())?;
+                workspace.validate(OP, need, queue.device().place)?;
+                self.vendor()?.factor(queue, uplo, a, info, workspace)
+            }
+            other => Err(Error::Internal(format!("potrf chose {other}, which it cannot run"))),
+        })
+    }
+}

@@ -1,0 +1,136 @@
+//! A device, its queue, and everything that is wired to it.
+
+use batchlas_core::{Buffer, CpuQueue, Device, Factor, PanelSolve, Queue, Result, TrailingUpdate};
+use batchlas_gemm::Gemm;
+use batchlas_posv::Posv;
+use batchlas_potrf::Potrf;
+use batchlas_select::{Environment, Pin, Recorder, Selector, Vocabulary};
+use batchlas_trsm::Trsm;
+use batchlas_vendor::{Element, FaerArm};
+
+use std::sync::Arc;
+
+/// The tables under `tuned/`, as (file name, text).
+static TABLES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/tables.rs"));
+
+/// The vocabulary of every operation.
+pub static VOCABULARIES: &[&Vocabulary] = &[
+    &batchlas_potrf::VOCABULARY,
+    &batchlas_trsm::VOCABULARY,
+    &batchlas_gemm::GEMM,
+    &batchlas_gemm::HERK,
+    &batchlas_posv::POSV,
+    &batchlas_posv::POTRS,
+];
+
+/// Where operations run: a queue on one device, the tables that choose families for it, and the arms behind the seams.
+#[derive(Debug)]
+pub struct Context {
+    queue: Box<dyn Queue>,
+    selector: Selector,
+}
+
+impl Context {
+    /// The best usable device: a GPU where there is one, else the CPU with one thread per core.
+    ///
+    /// # Errors
+    /// A malformed `BATCHLAS_*` variable or table; the system refuses threads.
+    pub fn new() -> Result<Self> {
+        Self::cpu(0)
+    }
+
+    /// The CPU with a pool of `threads` threads; 0 means one per core.
+    ///
+    /// # Errors
+    /// A malformed `BATCHLAS_*` variable or table; the system refuses threads.
+    pub fn cpu(threads: usize) -> Result<Self> {
+        Self::on(Box::new(CpuQueue::new(threads)?), Environment::process().clone())
+    }
+
+    /// Any queue, with an environment of the caller's in place of the process's.
+    ///
+    /// # Errors
+    /// A malformed `BATCHLAS_*` variable or table.
+    pub fn on(queue: Box<dyn Queue>, environment: Environment) -> Result<Self> {
+        let selector = Selector::new(VOCABULARIES, TABLES, environment, false)?;
+        Ok(Context { queue, selector })
+    }
+
+    /// The same context that also reports every executed operation, with its decision, to `recorder`.
+    #[must_use]
+    pub fn with_recorder(mut self, recorder: Arc<dyn Recorder>) -> Self {
+        self.selector.observer = self.selector.observer.with_recorder(recorder);
+        self
+    }
+
+    /// The queue that work is enqueued on.
+    pub fn queue(&self) -> &dyn Queue {
+        &*self.queue
+    }
+
+    /// The device behind the queue.
+    pub fn device(&self) -> &Device {
+        self.queue.device()
+    }
+
+    /// Copies an array into the device's memory (host memory for a CPU).
+    ///
+    /// # Errors
+    /// The device has no memory left; the transfer fails.
+    pub fn upload<T: bytemuck::Pod>(&self, data: &[T]) -> Result<Buffer<T>> {
+        Buffer::from_slice(self.queue(), data)
+    }
+
+    /// Copies an array back, waiting for work enqueued before.
+    ///
+    /// # Errors
+    /// The transfer, or work enqueued before it, failed.
+    pub fn download<T: bytemuck::Pod>(&self, buffer: &Buffer<T>) -> Result<Vec<T>> {
+        buffer.to_vec(self.queue())
+    }
+
+    /// Waits for all enqueued work.
+    ///
+    /// # Errors
+    /// Work failed.
+    pub fn synchronize(&self) -> Result<()> {
+        Ok(self.queue.synchronize()?)
+    }
+
+    fn vendor_factor<T: Element>(&self) -> Option<&dyn Factor<T>> {
+        Some(&FaerArm)
+    }
+
+    fn vendor_solve<T: Element>(&self) -> Option<&dyn PanelSolve<T>> {
+        Some(&FaerArm)
+    }
+
+    fn vendor_update<T: Element>(&self) -> Option<&dyn TrailingUpdate<T>> {
+        Some(&FaerArm)
+    }
+
+    /// The routed factorisation with its arms.
+    pub(crate) fn potrf_with<T: Element>(&self, pin: Option<Pin>) -> Potrf<'_, T> {
+        Potrf { selector: &self.selector, pin, vendor: self.vendor_factor() }
+    }
+
+    /// The routed triangular solve with its arms.
+    pub(crate) fn trsm_with<T: Element>(&self, pin: Option<Pin>) -> Trsm<'_, T> {
+        Trsm { selector: &self.selector, pin, vendor: self.vendor_solve() }
+    }
+
+    /// The routed products with their arms.
+    pub(crate) fn gemm_with<T: Element>(&self, pin: Option<Pin>) -> Gemm<'_, T> {
+        Gemm { selector: &self.selector, pin, vendor: self.vendor_update() }
+    }
+
+    /// Runs `call` with the routed solve, its children behind the seams.
+    pub(crate) fn posv_with<T: Element, R>(
+        &self,
+        pin: Option<Pin>,
+        call: impl FnOnce(&Posv<'_, T>) -> Result<R>,
+    ) -> Result<R> {
+        let (factor, solve) = (self.potrf_with(None), self.trsm_with(None));
+        call(&Posv { selector: &self.selector, pin, factor: Some(&factor), solve: Some(&solve) })
+    }
+}

@@ -1,0 +1,186 @@
+//! The operations of a [`Context`].
+
+use batchlas_core::{
+    Buffer, Factor, InfoMut, MatBatch, MatBatchMut, PanelSolve, Ran, Result, TrailingUpdate, WorkspaceMut,
+};
+use batchlas_select::{Pin, Vocabulary};
+use batchlas_vendor::Element;
+
+use crate::context::Context;
+use crate::info::Pending;
+use crate::options::{GemmOptions, HerkOptions, PosvOptions, PotrfOptions, PotrsOptions, TrsmOptions};
+
+/// A route option in terms of an operation's vocabulary.
+fn pin(vocabulary: &'static Vocabulary, route: Option<&String>) -> Result<Option<Pin>> {
+    Ok(route.map(|text| vocabulary.pin(text)).transpose()?)
+}
+
+impl Context {
+    fn pending(
+        &self,
+        batch: usize,
+        workspace_bytes: usize,
+        call: impl FnOnce(InfoMut<'_>, WorkspaceMut<'_>) -> Result<Ran>,
+    ) -> Result<Pending<'_>> {
+        let queue = self.queue();
+        let mut info = Buffer::new(queue, batch)?;
+        let ran = if workspace_bytes == 0 {
+            call(info.info_mut(), WorkspaceMut::empty(self.device().place))?
+        } else {
+            let mut memory = queue.alloc(workspace_bytes)?;
+            call(info.info_mut(), WorkspaceMut::over(&mut memory))?
+        };
+        Ok(Pending { queue, info, ran })
+    }
+
+    /// Cholesky factorisation of every item of `a` (`n x n`), in place in one triangle: `A = L L^H` or `A = U^H U`.
+    /// `n^3/3` multiply-adds per item.
+    ///
+    /// # Errors
+    /// A view that is not square or not where the context works, a bad route. A failing item is not an error.
+    pub fn potrf<T: Element>(&self, a: MatBatchMut<'_, T>, options: &PotrfOptions) -> Result<Pending<'_>> {
+        let bytes = self.potrf_workspace(a.rb(), options)?;
+        self.pending(a.batch(), bytes, |info, workspace| self.potrf_in(a, info, workspace, options))
+    }
+
+    /// [`Context::potrf`] with the caller's `info` and workspace: nothing is allocated and nothing waits.
+    ///
+    /// # Errors
+    /// As for [`Context::potrf`]; an `info` or workspace that does not fit.
+    pub fn potrf_in<T: Element>(
+        &self,
+        a: MatBatchMut<'_, T>,
+        info: InfoMut<'_>,
+        workspace: WorkspaceMut<'_>,
+        options: &PotrfOptions,
+    ) -> Result<Ran> {
+        let pin = pin(&batchlas_potrf::VOCABULARY, options.route.as_ref())?;
+        self.potrf_with(pin).factor(self.queue(), options.uplo, a, info, workspace)
+    }
+
+    /// Bytes of workspace that [`Context::potrf_in`] needs.
+    ///
+    /// # Errors
+    /// As for [`Context::potrf`].
+    pub fn potrf_workspace<T: Element>(&self, a: MatBatch<'_, T>, options: &PotrfOptions) -> Result<usize> {
+        let pin = pin(&batchlas_potrf::VOCABULARY, options.route.as_ref())?;
+        self.potrf_with(pin).factor_workspace(self.queue(), options.uplo, a)
+    }
+
+    /// Solves `A X = B` for every item: `a` (`n x n`, Hermitian positive definite) is factored in place, `b`
+    /// (`n x nrhs`) is replaced by X. `n^3/3 + 2 n^2 nrhs` multiply-adds per item. A failed item's `b` is left
+    /// unchanged.
+    ///
+    /// # Errors
+    /// Views that do not fit each other or the context, a bad route. A failing item is not an error.
+    pub fn posv<T: Element>(
+        &self,
+        a: MatBatchMut<'_, T>,
+        b: MatBatchMut<'_, T>,
+        options: &PosvOptions,
+    ) -> Result<Pending<'_>> {
+        let bytes = self.posv_workspace(a.rb(), &b, false, options)?;
+        self.pending(a.batch(), bytes, |info, workspace| self.posv_in(a, b, info, workspace, options))
+    }
+
+    /// [`Context::posv`] with the caller's `info` (which may be absent) and workspace: nothing is allocated and nothing
+    /// waits.
+    ///
+    /// # Errors
+    /// As for [`Context::posv`]; an `info` or workspace that does not fit.
+    pub fn posv_in<T: Element>(
+        &self,
+        a: MatBatchMut<'_, T>,
+        b: MatBatchMut<'_, T>,
+        info: InfoMut<'_>,
+        workspace: WorkspaceMut<'_>,
+        options: &PosvOptions,
+    ) -> Result<Ran> {
+        let pin = pin(&batchlas_posv::POSV, options.route.as_ref())?;
+        self.posv_with(pin, |posv| posv.posv(self.queue(), options.uplo, a, b, info, workspace))
+    }
+
+    /// Bytes of workspace that [`Context::posv_in`] needs; `info_absent` says whether it will be called without `info`.
+    ///
+    /// # Errors
+    /// As for [`Context::posv`].
+    pub fn posv_workspace<T: Element>(
+        &self,
+        a: MatBatch<'_, T>,
+        b: &MatBatchMut<'_, T>,
+        info_absent: bool,
+        options: &PosvOptions,
+    ) -> Result<usize> {
+        let pin = pin(&batchlas_posv::POSV, options.route.as_ref())?;
+        self.posv_with(pin, |posv| posv.posv_workspace(self.queue(), options.uplo, a, b, info_absent))
+    }
+
+    /// Solves `A X = B` given the Cholesky factor of A in one triangle of `a`, which may be shared by the whole batch
+    /// (stride 0); `b` is replaced by X. `2 n^2 nrhs` multiply-adds per item, no workspace.
+    ///
+    /// # Errors
+    /// As for [`Context::posv`].
+    pub fn potrs<T: Element>(
+        &self,
+        a: MatBatch<'_, T>,
+        b: MatBatchMut<'_, T>,
+        options: &PotrsOptions,
+    ) -> Result<Ran> {
+        let pin = pin(&batchlas_posv::POTRS, options.route.as_ref())?;
+        self.posv_with(pin, |posv| posv.potrs(self.queue(), options.uplo, a, b))
+    }
+
+    /// Triangular solve of every item: `op(A) X = alpha B` or `X op(A) = alpha B`, X over `b`. `a` may be shared by the
+    /// whole batch (stride 0). `n^2 q` multiply-adds per item for an order `n` and `q` right-hand sides, no workspace.
+    ///
+    /// # Errors
+    /// Views that do not fit each other or the context, a bad route.
+    pub fn trsm<T: Element>(
+        &self,
+        a: MatBatch<'_, T>,
+        b: MatBatchMut<'_, T>,
+        options: &TrsmOptions<T>,
+    ) -> Result<Ran> {
+        let pin = pin(&batchlas_trsm::VOCABULARY, options.route.as_ref())?;
+        let TrsmOptions { side, uplo, trans, diag, alpha, .. } = *options;
+        self.trsm_with(pin).solve(self.queue(), side, uplo, trans, diag, alpha, a, b)
+    }
+
+    /// Matrix product of every item: `C = alpha op(A) op(B) + beta C`. `a` and `b` may be shared by the whole batch
+    /// (stride 0). `m n k` multiply-adds per item, no workspace.
+    ///
+    /// # Errors
+    /// Views that do not fit each other or the context, a bad route.
+    pub fn gemm<T: Element>(
+        &self,
+        a: MatBatch<'_, T>,
+        b: MatBatch<'_, T>,
+        c: MatBatchMut<'_, T>,
+        options: &GemmOptions<T>,
+    ) -> Result<Ran> {
+        let pin = pin(&batchlas_gemm::GEMM, options.route.as_ref())?;
+        let GemmOptions { trans_a, trans_b, alpha, beta, .. } = *options;
+        self.gemm_with(pin).gemm(self.queue(), trans_a, trans_b, alpha, a, b, beta, c)
+    }
+
+    /// Hermitian rank-k update of one triangle of every item: `C = alpha A A^H + beta C` or `C = alpha A^H A + beta C`.
+    /// `n^2 k / 2` multiply-adds per item, no workspace.
+    ///
+    /// # Errors
+    /// Views that do not fit each other or the context, a bad route.
+    pub fn herk<T: Element>(
+        &self,
+        a: MatBatch<'_, T>,
+        c: MatBatchMut<'_, T>,
+        options: &HerkOptions<T>,
+    ) -> Result<Ran> {
+        let pin = pin(&batchlas_gemm::HERK, options.route.as_ref())?;
+        let HerkOptions { uplo, trans, alpha, beta, .. } = *options;
+        self.gemm_with(pin).herk(self.queue(), uplo, trans, alpha, a, beta, c)
+    }
+
+    /// The spellings that `route` accepts for `op` (`potrf`, `posv`, `potrs`, `trsm`, `gemm` or `herk`).
+    pub fn routes(op: &str) -> Option<String> {
+        crate::VOCABULARIES.iter().find(|v| v.op == op).map(|v| v.valid_pins())
+    }
+}
