@@ -109,6 +109,21 @@ pub enum Error {
         /// The architecture.
         arch: Arch,
     },
+    /// Bundles were given, the kernel is in none of them, and there is no compiler.
+    #[error(
+        "`{entry}` for {arch} is in none of the bundles [{bundles}], and it cannot be compiled: {source}\nA bundle \
+         serves the exact release of batchlas that wrote it: write it again"
+    )]
+    NotBundled {
+        /// The kernel's name expression.
+        entry: String,
+        /// The architecture.
+        arch: Arch,
+        /// The bundles' files.
+        bundles: String,
+        /// Why it cannot be compiled.
+        source: Box<Error>,
+    },
     /// An ahead-of-time bundle cannot be used.
     #[error("bundle {}: {why}", .path.display())]
     Bundle {

@@ -36,11 +36,11 @@ pub struct Job<'a> {
     /// The headers that it may include.
     pub headers: &'a [Header<'a>],
     /// C++ name expressions of the kernels wanted, e.g. `batchlas::potrf_tiny<float, 17>`.
-    pub entries: &'a [String],
+    pub entries: &'a [&'a str],
     /// The architecture.
     pub arch: Arch,
     /// Options beside [`BASE_OPTIONS`] and the architecture.
-    pub options: &'a [String],
+    pub options: &'a [&'a str],
 }
 
 /// One kernel of a compile.
@@ -211,7 +211,7 @@ impl<'a> Program<'a> {
             .chain(extra)
             .copied()
             .chain([arch_option.as_str()])
-            .chain(self.job.options.iter().map(String::as_str))
+            .chain(self.job.options.iter().copied())
             .map(|option| c_string("an option", option, self.job.source_name))
             .collect::<Result<Vec<_>, _>>()?;
         let pointers: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).collect();

@@ -51,7 +51,8 @@ pub fn parse(log: &str) -> Result<Vec<(String, Usage)>, Error> {
     let mut callees = Usage::default();
     let mut open: Option<Open> = None;
     let mut function: Option<String> = None;
-    for (number, line) in log.lines().enumerate() {
+    for (number, whole) in log.split_inclusive('\n').enumerate() {
+        let line = whole.trim_end();
         let bad = |why| Error::LogLine { line: number + 1, why, text: line.to_owned() };
         if let Some((_, rest)) = line.split_once("Compiling entry function '") {
             if let Some(previous) = open.take() {
@@ -84,15 +85,11 @@ pub fn parse(log: &str) -> Result<Vec<(String, Usage)>, Error> {
             }
         } else if line.contains(": Used ") {
             let mut entry = open.take().ok_or_else(|| bad("it belongs to no entry"))?;
-            if !entry.properties {
+            // A cut between two counts leaves a line that reads well; only its end shows that it is whole.
+            if !entry.properties || !whole.ends_with('\n') {
                 return Err(entry.truncated());
             }
-            entry.usage.registers =
-                count_before(line, " registers").ok_or_else(|| bad("the register count is missing"))?;
-            entry.usage.barriers = count_before(line, " barriers").unwrap_or(0);
-            entry.usage.shared = count_before(line, " bytes smem").unwrap_or(0);
-            let cumulative = count_before(line, " bytes cumulative stack size").unwrap_or(0);
-            entry.usage.frame = entry.usage.frame.max(cumulative);
+            read_used(line, &mut entry.usage).map_err(bad)?;
             kernels.push((entry.name, entry.usage));
         }
     }
@@ -126,6 +123,28 @@ pub fn parse_expecting(log: &str, expected: &[String]) -> Result<Vec<Usage>, Err
     } else {
         Err(Error::EntriesUnmatched { missing, unexpected })
     }
+}
+
+/// Reads the parts of a line `Used 10 registers, used 1 barriers, 128 bytes smem, ..`. A part that is not known is an
+/// error: it may be a known one cut short.
+fn read_used(line: &str, usage: &mut Usage) -> Result<(), &'static str> {
+    let (_, parts) = line.split_once(": Used ").ok_or("there is no count")?;
+    let (mut registers, mut barriers) = (None, None);
+    for part in parts.split(", ") {
+        let (count, what) = part.trim_start_matches("used ").split_once(' ').ok_or("a part is cut short")?;
+        let count: u32 = count.parse().map_err(|_| "a count is not a number")?;
+        match what.trim_end() {
+            "registers" => registers = Some(count),
+            "barriers" => barriers = Some(count),
+            "bytes smem" => usage.shared = count,
+            "bytes cumulative stack size" => usage.frame = usage.frame.max(count),
+            what if what.starts_with("bytes cmem[") => {}
+            _ => return Err("a part is unknown or cut short"),
+        }
+    }
+    usage.registers = registers.ok_or("the register count is missing")?;
+    usage.barriers = barriers.ok_or("the barrier count is missing")?;
+    Ok(())
 }
 
 /// The number that ends where `label` begins.
@@ -193,6 +212,18 @@ mod tests {
                 let error = parse(&lines[..end].join("\n")).unwrap_err();
                 assert!(matches!(error, Error::LogTruncated { .. }), "{end} lines: {error}");
             }
+        }
+    }
+
+    #[test]
+    fn a_log_cut_inside_the_last_line_is_an_error() {
+        for log in [CLEAN, FRAME] {
+            let used = log.find("Used").unwrap();
+            let end = used + log[used..].find('\n').unwrap();
+            for cut in used..=end {
+                assert!(parse(&log[..cut]).is_err(), "{:?}", &log[used..cut]);
+            }
+            assert!(parse(&log[..=end]).is_ok());
         }
     }
 
