@@ -7,7 +7,7 @@
 //!
 //! Order of search, the first hit wins:
 //! 1. `BATCHLAS_CUDA_LIB_DIR`, a list of directories (as `PATH` is);
-//! 2. `CUDA_HOME` and `CUDA_PATH`: `lib64` and `targets/x86_64-linux/lib`;
+//! 2. `CUDA_HOME` and `CUDA_PATH`: `lib64` and `targets/{x86_64,sbsa}-linux/lib`;
 //! 3. `VIRTUAL_ENV` and `CONDA_PREFIX`: pip's `nvidia/cu13/lib`, and `lib` for conda packages;
 //! 4. the system loader;
 //! 5. pip's `nvidia/cu13/lib` for the `python3` on `PATH`. Last, as it starts a process.
@@ -128,7 +128,10 @@ impl fmt::Display for Library {
 
 /// A library was found nowhere; carries every place that was tried.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("{library} was not found ({}), or set {LIB_DIR_VARIABLE} to its directory. Tried:{}", .library.remedy(), list(.tried))]
+#[error(
+    "{library} was not found: {}, or set {LIB_DIR_VARIABLE} to its directory. Tried:{}",
+    .library.remedy(), list(.tried)
+)]
 pub struct NotFound {
     /// The library.
     pub library: Library,
@@ -197,7 +200,9 @@ fn configured(variable: impl Fn(&str) -> Option<std::ffi::OsString>, system: boo
     }
     for home in ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(&variable) {
         directories.push(Path::new(&home).join("lib64"));
-        directories.push(Path::new(&home).join("targets/x86_64-linux/lib"));
+        for target in ["x86_64-linux", "sbsa-linux"] {
+            directories.push(Path::new(&home).join("targets").join(target).join("lib"));
+        }
     }
     for prefix in ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(&variable) {
         let lib = Path::new(&prefix).join("lib");
@@ -322,6 +327,7 @@ mod tests {
             "/own/b".into(),
             "/toolkit/lib64".into(),
             "/toolkit/targets/x86_64-linux/lib".into(),
+            "/toolkit/targets/sbsa-linux/lib".into(),
             wheel.join(WHEEL_LIB),
             env_root.path().join("lib"),
         ];

@@ -24,7 +24,7 @@ fn job<'a>(entries: &'a [&'a str], arch: &str) -> Job<'a> {
         source: SOURCE,
         headers: HEADERS,
         entries,
-        arch: arch.parse().unwrap(),
+        arch: arch.parse().expect("an architecture"),
         options: &[],
     }
 }
@@ -41,7 +41,7 @@ fn name_expressions_become_kernels_of_a_cubin() {
             assert!((1..64).contains(&entry.usage.registers), "{entry:?}");
             assert_eq!((entry.usage.frame, entry.usage.spill_stores), (0, 0));
             let code = cubin::code_size(&compiled.image, &entry.lowered).unwrap();
-            assert!((64..4096).contains(&code) && code % 16 == 0, "{arch}: {code}");
+            assert!((64..4096).contains(&code) && code.is_multiple_of(16), "{arch}: {code}");
         }
         assert_ne!(compiled.entries[0].lowered, compiled.entries[1].lowered);
         let message = cubin::code_size(&compiled.image, "absent").unwrap_err().to_string();
@@ -118,7 +118,8 @@ fn text_that_c_cannot_hold_is_an_error() {
 }
 
 fn files(directory: &Path) -> Vec<std::path::PathBuf> {
-    std::fs::read_dir(directory).unwrap().map(|file| file.unwrap().path()).collect()
+    let files = std::fs::read_dir(directory).expect("a directory");
+    files.map(|file| file.expect("an entry").path()).collect()
 }
 
 #[test]

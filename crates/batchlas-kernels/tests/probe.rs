@@ -11,7 +11,7 @@ fn nvrtc() -> Nvrtc {
 }
 
 fn archs(names: &[&str]) -> Vec<Arch> {
-    names.iter().map(|name| name.parse().unwrap()).collect()
+    names.iter().map(|name| name.parse().expect("an architecture")).collect()
 }
 
 fn family(source: &str, entries: &[&str], promise: Promise) -> Family {
