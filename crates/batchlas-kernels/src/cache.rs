@@ -204,7 +204,7 @@ mod tests {
         let dead = root.path().join("x.1-1.unfinished");
         fs::write(&dead, [0; 10]).unwrap();
         age(&dead, 5000);
-        let foreign = root.path().join("README");
+        let foreign = root.path().join("notes.txt");
         fs::write(&foreign, [0; 10]).unwrap();
         age(&foreign, 9000);
         for (byte, seconds) in [(1, 300), (2, 400), (3, 200)] {

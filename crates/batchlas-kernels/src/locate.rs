@@ -357,6 +357,17 @@ mod tests {
     }
 
     #[test]
+    fn the_driver_is_not_looked_for_among_wheels() {
+        // Where there is a driver, the loader finds it first and there is nothing to see.
+        if let Err(NotFound { tried, .. }) = find(Library::Cuda) {
+            for (path, why) in &tried {
+                assert!(path.ends_with(Library::Cuda.soname()), "{}: {why}", path.display());
+                assert!(!path.to_string_lossy().contains("site-packages"), "{}: {why}", path.display());
+            }
+        }
+    }
+
+    #[test]
     fn hiding_is_by_whole_name() {
         assert!(hidden(Library::Cublas, "nvrtc, cuBLAS"));
         assert!(!hidden(Library::Cublas, "cublaslt"));

@@ -180,6 +180,14 @@ mod tests {
     }
 
     #[test]
+    fn the_frame_is_the_larger_of_its_two_reports() {
+        let own_only = FRAME.replace(", 256 bytes cumulative stack size", "");
+        assert_eq!(only(&own_only).frame, 256);
+        let callee_only = FRAME.replace("256 bytes stack frame", "0 bytes stack frame");
+        assert_eq!(only(&callee_only).frame, 256);
+    }
+
+    #[test]
     fn spills_are_seen() {
         let expected =
             Usage { registers: 64, frame: 280, spill_stores: 536, spill_loads: 560, ..Usage::default() };
@@ -258,6 +266,8 @@ mod tests {
     fn unreadable_and_orphaned_lines_are_errors() {
         let garbled = CLEAN.replace("0 bytes spill stores", "some spill stores");
         assert!(matches!(parse(&garbled), Err(Error::LogLine { .. })), "{:?}", parse(&garbled));
+        let unknown = CLEAN.replace("128 bytes smem", "128 bytes of something new");
+        assert!(matches!(parse(&unknown), Err(Error::LogLine { line: 5, .. })), "{:?}", parse(&unknown));
         let orphan: String = CLEAN.lines().filter(|line| line.contains("Used")).collect();
         assert!(matches!(parse(&orphan), Err(Error::LogLine { line: 1, .. })));
         assert!(matches!(parse(&format!("{CLEAN}{CLEAN}")), Err(Error::LogLine { .. })));
