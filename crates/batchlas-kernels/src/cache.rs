@@ -150,6 +150,8 @@ pub(crate) fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+    use std::sync::Mutex;
     use std::time::Duration;
 
     use super::*;
@@ -164,6 +166,20 @@ mod tests {
             fs::read_dir(directory).unwrap().map(|f| f.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
         names
+    }
+
+    /// What is logged at the level of a warning or above while `act` runs.
+    fn warnings(act: impl FnOnce()) -> String {
+        let (mut reader, writer) = io::pipe().unwrap();
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(tracing::Level::WARN)
+            .with_ansi(false)
+            .with_writer(Mutex::new(writer))
+            .finish();
+        tracing::subscriber::with_default(subscriber, act);
+        let mut log = String::new();
+        reader.read_to_string(&mut log).unwrap();
+        log
     }
 
     #[test]
@@ -186,7 +202,8 @@ mod tests {
         let middle = bytes.len() / 2;
         bytes[middle] ^= 1;
         fs::write(cache.path(&key(1)), bytes).unwrap();
-        assert_eq!(cache.load(&key(1)), None);
+        let log = warnings(|| assert_eq!(cache.load(&key(1)), None));
+        assert!(log.contains("corrupt") && log.contains("checksum"), "{log}");
         assert!(names(root.path()).is_empty());
         cache.store(&key(1), &sample(100));
         assert_eq!(cache.load(&key(1)), Some(sample(100)));
@@ -227,7 +244,8 @@ mod tests {
         let file = root.path().join("file");
         fs::write(&file, "").unwrap();
         let cache = DiskCache::new(file.join("below/a/file"), DEFAULT_LIMIT);
-        cache.store(&key(1), &sample(10));
+        let log = warnings(|| cache.store(&key(1), &sample(10)));
+        assert!(log.contains("cannot be written") && log.contains("below/a/file"), "{log}");
         assert_eq!(cache.load(&key(1)), None);
     }
 
