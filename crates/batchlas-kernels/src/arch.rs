@@ -1,0 +1,103 @@
+//! The architecture a kernel is compiled for, and what one multiprocessor of it holds.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::Error;
+
+/// A GPU architecture as NVRTC spells it: `sm_90`, or `sm_90a` with the features of that chip alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Arch {
+    sm: u32,
+    suffix: Option<char>,
+}
+
+impl Arch {
+    /// The architecture of compute capability `major.minor`.
+    pub fn from_capability(major: u32, minor: u32) -> Arch {
+        Arch { sm: major * 10 + minor, suffix: None }
+    }
+
+    /// The virtual architecture, for which NVRTC stops at PTX: `compute_90`.
+    pub fn virtual_name(self) -> String {
+        self.to_string().replacen("sm_", "compute_", 1)
+    }
+
+    /// What a multiprocessor of this architecture holds; `None` for one that is not in the table.
+    ///
+    /// Source: CUDA C++ Programming Guide, table "Technical Specifications per Compute Capability".
+    pub fn multiprocessor(self) -> Option<Multiprocessor> {
+        let (shared_kib, threads, blocks) = match self.sm {
+            80 => (164, 2048, 32),
+            86 => (100, 1536, 16),
+            89 => (100, 1536, 24),
+            90 | 100 | 103 => (228, 2048, 32),
+            120 | 121 => (100, 1536, 24),
+            _ => return None,
+        };
+        Some(Multiprocessor {
+            registers: 65_536,
+            shared: shared_kib * 1024,
+            shared_reserved: 1024,
+            threads,
+            blocks,
+        })
+    }
+}
+
+impl fmt::Display for Arch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "sm_{}", self.sm)?;
+        self.suffix.map_or(Ok(()), |suffix| write!(f, "{suffix}"))
+    }
+}
+
+impl FromStr for Arch {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Arch, Error> {
+        let invalid = || Error::Arch { given: text.to_owned() };
+        let digits = text.strip_prefix("sm_").ok_or_else(invalid)?;
+        let (digits, suffix) = match digits.strip_suffix(['a', 'f']) {
+            Some(rest) => (rest, digits.chars().last()),
+            None => (digits, None),
+        };
+        if !(2..=3).contains(&digits.len()) || !digits.bytes().all(|b| b.is_ascii_digit()) {
+            return Err(invalid());
+        }
+        Ok(Arch { sm: digits.parse().map_err(|_| invalid())?, suffix })
+    }
+}
+
+/// What one multiprocessor holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Multiprocessor {
+    /// 32-bit registers, a quarter of them in each of the four sub-partitions.
+    pub registers: u32,
+    /// Shared memory in bytes.
+    pub shared: u32,
+    /// Shared memory in bytes that the system takes from each resident block.
+    pub shared_reserved: u32,
+    /// Resident threads.
+    pub threads: u32,
+    /// Resident blocks.
+    pub blocks: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Arch;
+
+    #[test]
+    fn spelling() {
+        for text in ["sm_80", "sm_90", "sm_90a", "sm_120", "sm_100f"] {
+            assert_eq!(text.parse::<Arch>().unwrap().to_string(), text);
+        }
+        for text in ["", "sm_", "sm_9", "90", "sm_90b", "sm_1200", "compute_90", "sm_+9", "sm_9a"] {
+            let message = text.parse::<Arch>().unwrap_err().to_string();
+            assert!(message.contains("sm_90"), "{message}");
+        }
+        assert_eq!(Arch::from_capability(12, 0).to_string(), "sm_120");
+        assert_eq!("sm_90a".parse::<Arch>().unwrap().virtual_name(), "compute_90a");
+    }
+}

@@ -1,0 +1,189 @@
+//! A bundle: one file of kernels compiled ahead of time, for machines where nothing may or can be compiled.
+//!
+//! It holds an index from key to position, sorted by key, with a checksum of its own, and then the kernels as
+//! [`Image`] bytes. Opening reads the file once; a kernel is decoded and checked when it is asked for.
+
+use std::fs;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+use crate::Error;
+use crate::cache::write_atomically;
+use crate::image::{DIGEST, Image, Reader};
+use crate::key::Key;
+
+/// Format of the file; raised when the fields change.
+const MAGIC: &[u8; 8] = b"BLBUND01";
+
+/// Where each kernel's bytes are, sorted by key.
+type Index = Vec<(Key, Range<usize>)>;
+
+/// An open bundle.
+#[derive(Debug)]
+pub struct Bundle {
+    path: PathBuf,
+    compiler: String,
+    index: Index,
+    bytes: Vec<u8>,
+}
+
+impl Bundle {
+    /// Reads a bundle.
+    ///
+    /// # Errors
+    /// [`Error::Bundle`] if the file cannot be read or its index is damaged.
+    pub fn open(path: impl AsRef<Path>) -> Result<Bundle, Error> {
+        let path = path.as_ref().to_owned();
+        let fail = |why: String| Error::Bundle { path: path.clone(), why };
+        let bytes = fs::read(&path).map_err(|error| fail(error.to_string()))?;
+        let (compiler, index) = read_index(&bytes).map_err(|why| fail(why.to_owned()))?;
+        tracing::debug!(path = %path.display(), kernels = index.len(), %compiler, "bundle opened");
+        Ok(Bundle { path, compiler, index, bytes })
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The release of NVRTC that compiled it.
+    pub fn compiler(&self) -> &str {
+        &self.compiler
+    }
+
+    /// Number of kernels.
+    pub fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    /// Whether it holds no kernel.
+    pub fn is_empty(&self) -> bool {
+        self.index.is_empty()
+    }
+
+    /// The kernel filed under `key`, if there is one. O(log kernels) and a copy.
+    ///
+    /// # Errors
+    /// [`Error::Bundle`] if its bytes are damaged.
+    pub fn get(&self, key: &Key) -> Result<Option<Image>, Error> {
+        let Ok(position) = self.index.binary_search_by_key(key, |(known, _)| *known) else {
+            return Ok(None);
+        };
+        let range = self.index[position].1.clone();
+        match Image::decode(&self.bytes[range]) {
+            Ok(image) => Ok(Some(image)),
+            Err(why) => Err(Error::Bundle { path: self.path.clone(), why: format!("kernel {key}: {why}") }),
+        }
+    }
+}
+
+fn read_index(bytes: &[u8]) -> Result<(String, Index), &'static str> {
+    let mut reader = Reader(bytes);
+    if reader.take(MAGIC.len())? != MAGIC {
+        return Err("it is not a bundle of this format");
+    }
+    let digest = reader.take(DIGEST)?;
+    let length = usize::try_from(reader.u64()?).map_err(|_| "a length is out of range")?;
+    let head = reader.take(length)?;
+    if Sha256::digest(head).as_slice() != digest {
+        return Err("the checksum of its index does not match");
+    }
+    let start = bytes.len() - reader.0.len();
+    let mut reader = Reader(head);
+    let compiler = reader.string()?;
+    let mut index = Vec::new();
+    let mut end = start;
+    while !reader.0.is_empty() {
+        let key = Key(reader.array()?);
+        let size = usize::try_from(reader.u64()?).map_err(|_| "a length is out of range")?;
+        let next = end.checked_add(size).filter(|&next| next <= bytes.len()).ok_or("it is truncated")?;
+        index.push((key, end..next));
+        end = next;
+    }
+    Ok((compiler, index))
+}
+
+/// Writes a bundle of kernels, filed under [`Key::of`], that this release of NVRTC compiled. Of two kernels with one
+/// key the first is kept.
+///
+/// # Errors
+/// [`Error::Bundle`] if the file cannot be written.
+pub fn write(path: impl AsRef<Path>, compiler: &str, kernels: &[(Key, &Image)]) -> Result<(), Error> {
+    let mut sorted: Vec<(Key, Vec<u8>)> = kernels.iter().map(|(key, image)| (*key, image.encode())).collect();
+    sorted.sort_by_key(|(key, _)| *key);
+    sorted.dedup_by_key(|(key, _)| *key);
+    let mut head = (compiler.len() as u64).to_le_bytes().to_vec();
+    head.extend(compiler.as_bytes());
+    for (key, bytes) in &sorted {
+        head.extend(key.0);
+        head.extend((bytes.len() as u64).to_le_bytes());
+    }
+    let mut file = MAGIC.to_vec();
+    file.extend(Sha256::digest(&head));
+    file.extend((head.len() as u64).to_le_bytes());
+    file.extend(head);
+    for (_, bytes) in &sorted {
+        file.extend(bytes);
+    }
+    let path = path.as_ref();
+    write_atomically(path, &file)
+        .map_err(|error| Error::Bundle { path: path.to_owned(), why: error.to_string() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::image::tests::sample;
+
+    fn key(byte: u8) -> Key {
+        Key([byte; 32])
+    }
+
+    fn written() -> (tempfile::TempDir, PathBuf) {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("kernels.bundle");
+        let (small, large) = (sample(10), sample(500));
+        write(&path, "13.0", &[(key(9), &large), (key(3), &small), (key(9), &small)]).unwrap();
+        (root, path)
+    }
+
+    #[test]
+    fn round_trip() {
+        let (_root, path) = written();
+        let bundle = Bundle::open(&path).unwrap();
+        assert_eq!((bundle.compiler(), bundle.len(), bundle.is_empty()), ("13.0", 2, false));
+        assert_eq!(bundle.get(&key(3)).unwrap(), Some(sample(10)));
+        assert_eq!(bundle.get(&key(9)).unwrap(), Some(sample(500)), "the first of two");
+        assert_eq!(bundle.get(&key(4)).unwrap(), None);
+    }
+
+    #[test]
+    fn damage_is_an_error_that_names_the_file() {
+        let (root, path) = written();
+        let good = fs::read(&path).unwrap();
+        let kernels = [(key(3), sample(10)), (key(9), sample(500))];
+        let intact = |bytes: &[u8]| {
+            let path = root.path().join("damaged.bundle");
+            fs::write(&path, bytes).unwrap();
+            let bundle = Bundle::open(&path)?;
+            for (key, image) in &kernels {
+                assert_eq!(bundle.get(key)?.as_ref(), Some(image));
+            }
+            Ok::<_, Error>(())
+        };
+        intact(&good).unwrap();
+        for position in 0..good.len() {
+            let mut bytes = good.clone();
+            bytes[position] ^= 1;
+            let message = intact(&bytes).expect_err("a changed byte").to_string();
+            assert!(message.contains("damaged.bundle"), "{message}");
+        }
+        for length in (0..good.len()).step_by(7) {
+            assert!(intact(&good[..length]).is_err(), "cut to {length} bytes");
+        }
+        let message = Bundle::open(root.path().join("absent")).unwrap_err().to_string();
+        assert!(message.contains("absent"), "{message}");
+    }
+}
