@@ -1,1 +1,13 @@
-//! Conformance corpus and measurement harness of batchlas.
+//! Conformance corpus and measurement harness.
+//!
+//! * [`corpus`]: the cases, in one TOML file, independent of any implementation.
+//! * [`conform`]: runs every case against every family that a context has, each forced by its spelling.
+//! * [`verify`]: what is checked, as pure functions of the data before and after, in higher precision.
+//! * [`operands`]: batches in every layout, surrounded by poison.
+
+pub mod conform;
+pub mod corpus;
+pub mod exact;
+pub mod matrices;
+pub mod operands;
+pub mod verify;

@@ -251,6 +251,21 @@ mod tests {
     }
 
     #[test]
+    fn scattered_items_are_disjoint_and_inside() {
+        let queue = CpuQueue::new(1).unwrap();
+        let mut buffer = Buffer::from_slice(&queue, &[0f64; 12]).unwrap();
+        let mut scattered = buffer.scatter(&queue, &[8, 1], 2, 2, 2).unwrap();
+        scattered.view_mut().unwrap().item_mut(0).unwrap().set(1, 1, 5.0);
+        scattered.view_mut().unwrap().item_mut(1).unwrap().set(0, 0, 6.0);
+        assert_eq!(scattered.view().unwrap().item(0).unwrap().at(1, 1), 5.0);
+        let data = buffer.to_vec(&queue).unwrap();
+        assert_eq!((data[11], data[1]), (5.0, 6.0));
+        assert!(buffer.scatter(&queue, &[9, 0], 2, 2, 2).is_err(), "leaves the array");
+        assert!(buffer.scatter(&queue, &[3, 0], 2, 2, 2).is_err(), "items overlap");
+        assert!(buffer.scatter(&queue, &[0], 3, 2, 2).is_err(), "ld below rows");
+    }
+
+    #[test]
     fn events_of_another_kind_are_refused() {
         let queue = CpuQueue::new(1).unwrap();
         queue.wait(&queue.record().unwrap()).unwrap();

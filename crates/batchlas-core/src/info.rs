@@ -5,8 +5,8 @@ use crate::device::Place;
 use crate::error::{ArgumentError, Result};
 use crate::queue::Queue;
 
-/// Where an operation writes one `i32` per item: 0, or the 1-based order of the first leading minor that is not
-/// positive (NaN counts as not positive). Always written, also with 0, unless absent.
+/// Where an operation writes one `i32` per item: 0, or the 1-based order of the first leading minor whose pivot
+/// is not positive and finite (NaN and Inf therefore fail). Always written, also with 0, unless absent.
 #[derive(Debug)]
 pub struct InfoMut<'a>(Span<'a>);
 

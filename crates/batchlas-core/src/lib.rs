@@ -34,7 +34,7 @@ pub use enums::{Diag, Side, Trans, Uplo};
 pub use error::{ArgumentError, Error, QueueError, Result};
 pub use info::InfoMut;
 pub use kernel::{Kernel, KernelSource, Launch, Promise};
-pub use queue::{Buffer, Event, Memory, Queue, QueueMemory};
+pub use queue::{Buffer, Event, Memory, Queue, QueueMemory, Scattered};
 pub use scalar::{Dtype, Real, RealOf, Scalar};
 pub use seam::{Factor, PanelSolve, Ran, TrailingUpdate};
 pub use view::{Extent, ItemMut, ItemRef, MatBatch, MatBatchMut, PointerTable, PointerTableMut};

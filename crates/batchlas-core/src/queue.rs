@@ -289,6 +289,63 @@ impl<T: Scalar> Buffer<T> {
         }
     }
 
+    /// A pointer-array batch: item `b` starts at element `offsets[b]` of this array. The table of addresses is built in
+    /// the queue's memory.
+    ///
+    /// # Errors
+    /// `ld < rows`; items that overlap or leave the array; no memory for the table.
+    pub fn scatter(
+        &mut self,
+        queue: &dyn Queue,
+        offsets: &[usize],
+        rows: usize,
+        cols: usize,
+        ld: usize,
+    ) -> Result<Scattered<'_, T>> {
+        let (operand, batch, stride) = ("pointer array", offsets.len(), 0);
+        if ld < rows.max(1) {
+            return Err(ArgumentError::LeadingDimension { operand, ld, rows: rows.max(1) }.into());
+        }
+        let span = crate::view::span(rows, cols, ld).ok_or(ArgumentError::TooLarge {
+            operand,
+            rows,
+            cols,
+            ld,
+            stride,
+            batch,
+        })?;
+        let mut sorted = offsets.to_vec();
+        sorted.sort_unstable();
+        let needed = sorted.last().map_or(0, |last| last.saturating_add(span));
+        if needed > self.len {
+            let len = self.len;
+            return Err(ArgumentError::BufferTooShort {
+                operand,
+                len,
+                needed,
+                rows,
+                cols,
+                ld,
+                stride,
+                batch,
+            }
+            .into());
+        }
+        if let Some(pair) = sorted.windows(2).find(|pair| pair[1] - pair[0] < span) {
+            let stride = pair[1] - pair[0];
+            return Err(ArgumentError::Overlap { operand, stride, span, rows, cols, ld, batch }.into());
+        }
+        let place = self.memory.place();
+        let addresses = offsets.iter().map(|&at| self.address() + (at * size_of::<T>()) as u64);
+        let table = match place {
+            Place::Host => Table::Host(
+                addresses.map(|address| std::ptr::with_exposed_provenance_mut(address as usize)).collect(),
+            ),
+            _ => Table::Device(Buffer::from_slice(queue, &addresses.collect::<Vec<u64>>())?),
+        };
+        Ok(Scattered { table, place, rows, cols, ld, batch, array: PhantomData })
+    }
+
     fn fits(&self, rows: usize, cols: usize, ld: usize, stride: usize, batch: usize) -> Result<()> {
         let (operand, len) = ("matrix batch", self.len);
         let needed = crate::view::strided_len(rows, cols, ld, stride, batch)
@@ -307,6 +364,53 @@ impl<T: Scalar> Buffer<T> {
             .into());
         }
         Ok(())
+    }
+}
+
+/// The addresses of a pointer-array batch, where the queue can read them.
+#[derive(Debug)]
+enum Table<T> {
+    Host(Vec<*mut T>),
+    Device(Buffer<u64>),
+}
+
+/// A pointer-array batch over a [`Buffer`], as made by [`Buffer::scatter`].
+#[derive(Debug)]
+pub struct Scattered<'b, T> {
+    table: Table<T>,
+    place: Place,
+    rows: usize,
+    cols: usize,
+    ld: usize,
+    batch: usize,
+    array: PhantomData<&'b mut Buffer<T>>,
+}
+
+impl<T: Scalar> Scattered<'_, T> {
+    /// The batch, writable.
+    ///
+    /// # Errors
+    /// None that [`Buffer::scatter`] has not excluded.
+    pub fn view_mut(&mut self) -> Result<MatBatchMut<'_, T>> {
+        let Scattered { place, rows, cols, ld, batch, .. } = *self;
+        // SAFETY: the array and the table are exclusively borrowed, and `scatter` checked that the items are disjoint
+        // and inside the array.
+        unsafe {
+            match &self.table {
+                Table::Host(pointers) => Ok(MatBatchMut::from_host_table(pointers, rows, cols, ld)),
+                Table::Device(table) => {
+                    MatBatchMut::from_raw_table(place, table.address(), rows, cols, ld, batch)
+                }
+            }
+        }
+    }
+
+    /// The batch, read-only.
+    ///
+    /// # Errors
+    /// None that [`Buffer::scatter`] has not excluded.
+    pub fn view(&mut self) -> Result<MatBatch<'_, T>> {
+        Ok(self.view_mut()?.into_const())
     }
 }
 

@@ -65,7 +65,7 @@ impl<T> Clone for Raw<'_, T> {
 impl<T> Copy for Raw<'_, T> {}
 
 /// Elements from the first to one past the last of one item; `None` on overflow.
-fn span(rows: usize, cols: usize, ld: usize) -> Option<usize> {
+pub(crate) fn span(rows: usize, cols: usize, ld: usize) -> Option<usize> {
     if rows == 0 || cols == 0 { Some(0) } else { (cols - 1).checked_mul(ld)?.checked_add(rows) }
 }
 
@@ -697,6 +697,21 @@ fn pointers<T>(
             Ok(pointer)
         })
         .collect()
+}
+
+impl<'a, T: Scalar> MatBatchMut<'a, T> {
+    /// A pointer-array batch in host memory.
+    ///
+    /// # Safety
+    /// As for [`MatBatchMut::from_raw_table`].
+    pub(crate) unsafe fn from_host_table(
+        pointers: &'a [*mut T],
+        rows: usize,
+        cols: usize,
+        ld: usize,
+    ) -> Self {
+        MatBatchMut { raw: table_raw(pointers, rows, cols, ld), life: PhantomData }
+    }
 }
 
 impl<'a, T: Scalar> PointerTable<'a, T> {

@@ -9,8 +9,8 @@
 //! # Contract
 //! * The other triangle and the padding are neither read nor written.
 //! * The imaginary part of the diagonal is ignored on input and zero on output.
-//! * `info[b]` is 0, or the 1-based order of the first leading minor of item `b` that is not positive; NaN counts as
-//!   not positive, +Inf as positive. It is always written.
+//! * `info[b]` is 0, or the 1-based order of the first leading minor of item `b` whose pivot is not positive and
+//!   finite: a NaN or an infinite pivot fails, so that success never hides one. It is always written.
 //! * The referenced triangle of a failed item is unspecified and may hold non-finite values. Every other item is
 //!   bit-identical to what it would be alone.
 

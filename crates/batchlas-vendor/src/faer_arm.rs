@@ -293,8 +293,13 @@ fn herk_item<T: Element>(
     for j in 0..n {
         let rows = if uplo == Uplo::Lower { j..n } else { 0..j + 1 };
         for i in rows {
-            let scaled = if beta == zero { T::zero() } else { c.at(i, j) * T::from_real(beta) };
-            c.set(i, j, if i == j { T::from_real(scaled.re()) } else { scaled });
+            // Component by component: NaN in the imaginary part of the diagonal must not reach the real part.
+            let scaled = match (beta == zero, i == j) {
+                (true, _) => T::zero(),
+                (false, true) => T::from_real(c.at(i, j).re() * beta),
+                (false, false) => c.at(i, j) * T::from_real(beta),
+            };
+            c.set(i, j, scaled);
         }
     }
     if alpha == zero {

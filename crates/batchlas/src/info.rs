@@ -2,7 +2,8 @@
 
 use batchlas_core::{Buffer, Queue, Ran, Result};
 
-/// The status of every item: 0, or the 1-based order of the first leading minor that is not positive.
+/// The status of every item: 0, or the 1-based order of the first leading minor whose pivot is not positive and
+/// finite.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Info(Vec<i32>);
 

@@ -34,8 +34,9 @@ mod operations;
 mod options;
 
 pub use batchlas_core::{
-    Buffer, Device, Diag, Dtype, Error, InfoMut, MatBatch, MatBatchMut, Place, PointerTable, PointerTableMut,
-    Queue, Ran, Real, RealOf, Result, Scalar, Side, Trans, Uplo, WORKSPACE_ALIGN, WorkspaceMut,
+    ArgumentError, Buffer, Device, Diag, Dtype, Error, InfoMut, MatBatch, MatBatchMut, Place, PointerTable,
+    PointerTableMut, Queue, Ran, Real, RealOf, Result, Scalar, Scattered, Side, Trans, Uplo, WORKSPACE_ALIGN,
+    WorkspaceMut,
 };
 pub use batchlas_select::{Environment, Executed, Recorder};
 pub use batchlas_vendor::Element;
