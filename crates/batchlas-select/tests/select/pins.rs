@@ -160,6 +160,7 @@ fn class_pins_that_match_nothing_degrade_with_a_warning() {
         let choice = call.choose().unwrap();
         assert_eq!(choice.spelling.to_string(), expected);
         assert_eq!(choice.warnings, [Warning::PinDegraded { pin, class_is_empty }]);
+        assert_eq!(choice.limited_to, vendor_free.then_some(Class::Native));
         assert!(choice.warnings[0].to_string().contains("choosing automatically"));
     }
 }
