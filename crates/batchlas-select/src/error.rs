@@ -79,7 +79,7 @@ pub enum SelectError {
     /// A device name is neither `cpu` nor `sm_<number>`.
     #[error("'{0}' is not a device: expected cpu or sm_<number>, as in sm_90")]
     Device(String),
-    /// A tuned table is malformed.
+    /// A tuned table or a coverage file is malformed.
     #[error("{file}:{line}: {what}")]
     Table {
         /// File name.

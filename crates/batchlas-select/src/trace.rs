@@ -6,7 +6,8 @@
 //! move up.
 //!
 //! Records go to one sink, the [`Observer`]: a recorder in the same process, lines on stderr, a coverage file, or none.
-//! An observer that observes nothing costs one branch per call.
+//! An observer that observes nothing costs one branch per call. Scopes of one thread close in reverse order of opening,
+//! which nested calls do by themselves.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;

@@ -96,11 +96,14 @@ fn weights_decide_between_rows() {
 
 #[test]
 fn a_tie_goes_to_the_first_row_in_file_order() {
-    for (first, second) in [("16", "36"), ("36", "16")] {
-        let (a, b) = (format!("'L', {first}, 128"), format!("'L', {second}, 128"));
-        let tables = set([potrf_table("sm_90", &[(&a, "tiny"), (&b, "cta")])]);
-        // 24 is the geometric mean: equally far, up to rounding.
-        assert_eq!(Call::new(&POTRF, &tables, &["L"], &[24, 128]).picks(), "tiny", "{first} first");
+    // Each order is the geometric mean of its rows: equally far, up to rounding in either direction.
+    for (n, a, b) in [(24, 16, 36), (10, 5, 20), (14, 7, 28)] {
+        for (first, second) in [(a, b), (b, a)] {
+            let rows = [first, second].map(|row| format!("'L', {row}, 128"));
+            let tables = set([potrf_table("sm_90", &[(&rows[0], "tiny"), (&rows[1], "cta")])]);
+            let picked = Call::new(&POTRF, &tables, &["L"], &[n, 128]).picks();
+            assert_eq!(picked, "tiny", "{n} between {first} and {second}");
+        }
     }
 }
 

@@ -160,6 +160,7 @@ fn class_pins_that_match_nothing_degrade_with_a_warning() {
         let choice = call.choose().unwrap();
         assert_eq!(choice.spelling.to_string(), expected);
         assert_eq!(choice.warnings, [Warning::PinDegraded { pin, class_is_empty }]);
+        assert_eq!(choice.limited_to, vendor_free.then_some(Class::Native));
         assert!(choice.warnings[0].to_string().contains("choosing automatically"));
     }
 }
@@ -207,4 +208,30 @@ fn the_selector_honours_the_environment_pin_and_the_caller() {
     assert_eq!((pick(None).spelling.family(), pick(None).asked.by), ("sg_left", AskedBy::Environment));
     let pinned = pick(Some(TRSM.pin("cta").unwrap()));
     assert_eq!((pinned.spelling.family(), pinned.asked.by), ("cta", AskedBy::Caller));
+}
+
+/// A selector made from the environment reads tables, coverage file and build kind from where it was told.
+#[test]
+fn a_selector_is_made_from_the_environment() {
+    let root = std::env::temp_dir().join(format!("batchlas-selector-{}", std::process::id()));
+    std::fs::create_dir_all(&root).unwrap();
+    let (name, text) = file(
+        &POTRF,
+        "f32",
+        "sm_90",
+        &["key = ['L', 8, 8], ranking = ['vendor', 'cta'], source = 'measured'"],
+    );
+    std::fs::write(root.join(name), text).unwrap();
+    let (tables, coverage) = (root.display().to_string(), root.join("run.jsonl").display().to_string());
+    for (vendor_free, expected) in [(false, "vendor"), (true, "cta")] {
+        let environment =
+            environment(&[("BATCHLAS_TUNED_DIR", &tables), ("BATCHLAS_COVERAGE_OUT", &coverage)]);
+        let selector = Selector::new(&ALL, &[], environment, vendor_free).unwrap();
+        let call = Call::new(&POTRF, &selector.tables, &["L"], &[8, 8]);
+        let choice = selector.choose(&call.problem(), None, |_| Ok(())).unwrap();
+        assert_eq!(choice.spelling.to_string(), expected);
+        selector.observer.begin(&call.problem(), &choice).executed();
+    }
+    assert_eq!(batchlas_select::coverage::read(coverage.as_ref()).unwrap().len(), 2);
+    std::fs::remove_dir_all(&root).unwrap();
 }
