@@ -6,6 +6,9 @@ use std::time::Instant;
 
 use crate::Result;
 
+/// Name, cargo arguments, and an environment variable.
+type Step<'a> = (&'static str, &'a [&'a str], Option<(&'static str, &'static str)>);
+
 /// Runs every step; stops at the first that fails.
 pub(crate) fn run(args: &[&str]) -> Result {
     if !args.is_empty() {
@@ -18,7 +21,7 @@ pub(crate) fn run(args: &[&str]) -> Result {
     let solution = solution.to_str().ok_or("the path of the workspace is not UTF-8")?;
     let rustdoc = ("RUSTDOCFLAGS", "-D warnings");
     #[rustfmt::skip]
-    let steps: &[(&str, &[&str], Option<(&str, &str)>)] = &[
+    let steps: &[Step<'_>] = &[
         ("formatting", &["fmt", "--all", "--check"], None),
         ("NVRTC", &["xtask", "setup"], None),
         ("lints", &["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"], None),

@@ -3,11 +3,14 @@
 //! * [`corpus`]: the cases, in one TOML file, independent of any implementation.
 //! * [`conform`]: runs every case against every family that a context has, each forced by its spelling.
 //! * [`verify`]: what is checked, as pure functions of the data before and after, in higher precision.
+//! * [`measure`]: times problems by interleaved arms, with residuals; [`floor`] is what they are held against.
 //! * [`operands`]: batches in every layout, surrounded by poison.
 
 pub mod conform;
 pub mod corpus;
 pub mod exact;
+pub mod floor;
 pub mod matrices;
+pub mod measure;
 pub mod operands;
 pub mod verify;

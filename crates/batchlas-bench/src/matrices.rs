@@ -2,7 +2,7 @@
 
 use batchlas::{Scalar, Uplo};
 
-/// A 64-bit generator (SplitMix64, Steele, Lea and Flood 2014): small, seedable, good enough for test data.
+/// A 64-bit generator (`SplitMix64`, Steele, Lea and Flood 2014): small, seedable, good enough for test data.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 

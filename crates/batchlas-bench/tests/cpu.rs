@@ -5,9 +5,9 @@ use batchlas_bench::conform::{Filter, run};
 use batchlas_bench::corpus::Corpus;
 
 fn check(dtype: Dtype) {
-    let ctx = Context::cpu(2).unwrap();
+    let ctx = Context::cpu(2).expect("a pool of two threads");
     let filter = Filter { dtypes: vec![dtype], ..Filter::default() };
-    let report = run(&ctx, &Corpus::committed().unwrap(), &filter).unwrap();
+    let report = run(&ctx, &Corpus::committed().expect("a well-formed corpus"), &filter).expect("a run");
     assert!(report.ok(), "{report}");
     for op in ["potrf", "posv", "potrs", "trsm", "gemm", "herk"] {
         let ran: usize = report.lines.iter().filter(|l| l.op == op).map(|l| l.ran).sum();

@@ -3,6 +3,7 @@
 
 use std::any::Any;
 use std::fmt;
+use std::time::Instant;
 
 use bytemuck::{Pod, Zeroable};
 
@@ -162,12 +163,23 @@ impl Queue for CpuQueue {
     }
 
     fn record(&self) -> Result<Event, QueueError> {
-        Ok(Event(Box::new(())))
+        Ok(Event(Box::new(Instant::now())))
     }
 
     fn wait(&self, event: &Event) -> Result<(), QueueError> {
         // Work is done when a call returns, so every event of a CPU queue has already happened.
-        event.0.downcast_ref::<()>().copied().ok_or(QueueError::Foreign { what: "event", place: Place::Host })
+        instant(event).map(drop)
+    }
+
+    fn seconds_between(&self, earlier: &Event, later: &Event) -> Result<f64, QueueError> {
+        Ok(instant(later)?.saturating_duration_since(instant(earlier)?).as_secs_f64())
+    }
+
+    fn copy(&self, from: &Memory, to: &mut Memory) -> Result<(), QueueError> {
+        to.check_range(0, from.bytes())?;
+        let source = from.inner().downcast_ref::<HostMemory>();
+        let source = source.ok_or(QueueError::Foreign { what: "buffer", place: Place::Host })?;
+        self.write(to, 0, &bytemuck::cast_slice(&source.blocks)[..from.bytes()])
     }
 
     fn synchronize(&self) -> Result<(), QueueError> {
@@ -181,6 +193,10 @@ impl Queue for CpuQueue {
     fn as_any(&self) -> &dyn Any {
         self
     }
+}
+
+fn instant(event: &Event) -> Result<Instant, QueueError> {
+    event.0.downcast_ref().copied().ok_or(QueueError::Foreign { what: "event", place: Place::Host })
 }
 
 /// The host items of a view inside a CPU arm, where validation has already established that they are on the host.
@@ -270,5 +286,10 @@ mod tests {
         let queue = CpuQueue::new(1).unwrap();
         queue.wait(&queue.record().unwrap()).unwrap();
         assert!(queue.wait(&Event(Box::new(5i32))).is_err());
+        let start = queue.record().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        let seconds = queue.seconds_between(&start, &queue.record().unwrap()).unwrap();
+        assert!((0.002..1.0).contains(&seconds), "{seconds}");
+        assert!(queue.seconds_between(&start, &Event(Box::new(5i32))).is_err());
     }
 }

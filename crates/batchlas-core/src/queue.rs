@@ -82,6 +82,18 @@ pub trait Queue: Send + Sync {
     /// The event belongs to another kind of queue.
     fn wait(&self, event: &Event) -> Result<(), QueueError>;
 
+    /// Seconds from one event of this queue to a later one, waiting for the later one.
+    ///
+    /// # Errors
+    /// An event of another kind of queue; work failed.
+    fn seconds_between(&self, earlier: &Event, later: &Event) -> Result<f64, QueueError>;
+
+    /// Enqueues a copy of `from` over the first bytes of `to`, both memory of this queue.
+    ///
+    /// # Errors
+    /// `to` is smaller than `from`, or one belongs to another kind of queue.
+    fn copy(&self, from: &Memory, to: &mut Memory) -> Result<(), QueueError>;
+
     /// Blocks the caller until all work is done.
     ///
     /// # Errors
@@ -237,6 +249,14 @@ impl<T: Pod> Buffer<T> {
     /// A range outside the array; the transfer, or work enqueued before it, failed.
     pub fn read(&self, queue: &dyn Queue, start: usize, data: &mut [T]) -> Result<()> {
         Ok(queue.read(&self.memory, start.saturating_mul(size_of::<T>()), bytemuck::cast_slice_mut(data))?)
+    }
+
+    /// Enqueues a copy of `from` over the first elements of this array.
+    ///
+    /// # Errors
+    /// `from` is longer, or belongs to another kind of queue.
+    pub fn copy_from(&mut self, queue: &dyn Queue, from: &Buffer<T>) -> Result<()> {
+        Ok(queue.copy(&from.memory, &mut self.memory)?)
     }
 
     /// All elements, waiting for work enqueued before.

@@ -28,6 +28,11 @@
 //! What is promised of every item is in the documentation of the operations' crates: [`potrf`](batchlas_potrf),
 //! [`posv`](batchlas_posv), [`trsm`](batchlas_trsm), [`gemm`](batchlas_gemm).
 
+/// The README's example compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
+
 mod context;
 mod info;
 mod operations;

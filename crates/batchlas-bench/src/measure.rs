@@ -1,0 +1,434 @@
+//! Timing of one problem by several arms.
+//!
+//! Arms are interleaved in one process; inputs are restored from a pristine copy on the device before every timed call;
+//! events bracket the call alone. A row carries its residual and what was executed, so that no speed stands without
+//! them. The problem is also timed at half its batch: a time per item that still falls by more than 15% is not saturated
+//! and is not ranked.
+
+use batchlas::{
+    Buffer, Context, Diag, Dtype, Element, PosvOptions, PotrfOptions, Ran, Result, Side, Trans, TrsmOptions,
+    Uplo, WorkspaceMut,
+};
+use num_complex::Complex;
+use serde::{Deserialize, Serialize};
+
+use crate::floor;
+use crate::matrices::{Random, Square, definite};
+use crate::operands::{Layout, Store};
+use crate::verify::{factor_residual, solve_residual, triangle_product};
+
+/// Ratio of times per item at half and at full batch up to which a measurement counts as saturated.
+const SATURATED: f64 = 1.15;
+
+/// Distinct items of a batch; the rest repeats them.
+const DISTINCT: usize = 256;
+
+/// Items whose residual is formed: spread over the batch, first and last included.
+const CHECKED: usize = 8;
+
+/// What is timed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cell {
+    /// `potrf`, `posv` or `trsm`.
+    pub op: Op,
+    /// Element type.
+    pub dtype: Dtype,
+    /// Triangle.
+    pub uplo: Uplo,
+    /// Order.
+    pub n: usize,
+    /// Right-hand sides; 0 for a factorisation.
+    pub nrhs: usize,
+    /// Items.
+    pub batch: usize,
+}
+
+/// The operations that can be timed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Op {
+    /// Factorisation.
+    Potrf,
+    /// Solve.
+    Posv,
+    /// Triangular solve.
+    Trsm(Side, Trans, Diag),
+}
+
+impl Op {
+    /// The name in vocabularies and ledgers.
+    pub fn name(self) -> &'static str {
+        match self {
+            Op::Potrf => "potrf",
+            Op::Posv => "posv",
+            Op::Trsm(..) => "trsm",
+        }
+    }
+}
+
+/// One row of a ledger: the fields and their order are the ledger's format.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Row {
+    /// Operation.
+    pub op: String,
+    /// `f32`, `f64`, `c32` or `c64`.
+    pub dtype: String,
+    /// Side, for a triangular solve.
+    pub side: Option<String>,
+    /// Triangle.
+    pub uplo: Option<String>,
+    /// Transposition, for a triangular solve.
+    pub trans: Option<String>,
+    /// Diagonal, for a triangular solve.
+    pub diag: Option<String>,
+    /// Order.
+    pub n: usize,
+    /// Right-hand sides, where there are any.
+    pub nrhs: Option<usize>,
+    /// Items.
+    pub batch: usize,
+    /// Leading dimension.
+    pub ld: usize,
+    /// The spelling that was asked for.
+    pub family: String,
+    /// What ran, children included.
+    pub executed: String,
+    /// Whether no vendor library took part.
+    pub vendor_free: bool,
+    /// Median time per item.
+    pub ns_per_item: f64,
+    /// Standard deviation over the mean.
+    pub rel_sd: f64,
+    /// Timed calls.
+    pub reps: usize,
+    /// Whether the time per item had stopped falling with the batch.
+    pub saturated: bool,
+    /// Worst normwise residual of the checked items.
+    pub residual: f64,
+    /// Items whose `info` is not 0.
+    pub bad_items: usize,
+    /// The floor of the cell.
+    pub floor_ns: f64,
+    /// Device name.
+    pub device: String,
+    /// Architecture.
+    pub arch: String,
+    /// Driver version.
+    pub driver: Option<String>,
+    /// NVRTC version.
+    pub nvrtc: Option<String>,
+    /// Commit the program was built from.
+    pub commit: Option<String>,
+    /// Day of the measurement.
+    pub date: String,
+}
+
+impl Row {
+    /// Time per item over the floor.
+    pub fn times_floor(&self) -> f64 {
+        self.ns_per_item / self.floor_ns
+    }
+}
+
+/// What the machine and the build add to every row.
+#[derive(Clone, Debug, Default)]
+pub struct Provenance {
+    /// Driver version.
+    pub driver: Option<String>,
+    /// NVRTC version.
+    pub nvrtc: Option<String>,
+    /// Commit the program was built from.
+    pub commit: Option<String>,
+    /// Day of the measurement.
+    pub date: String,
+}
+
+/// What became of one arm.
+#[derive(Debug)]
+pub struct Timed {
+    /// The spelling that was asked for.
+    pub family: String,
+    /// Its row, or why there is none.
+    pub outcome: Result<Row>,
+}
+
+/// Times every arm of a cell.
+///
+/// # Errors
+/// The device has no memory for the cell; transfers fail. What an arm refuses is in its outcome.
+pub fn measure(
+    ctx: &Context,
+    cell: &Cell,
+    families: &[String],
+    reps: usize,
+    provenance: &Provenance,
+) -> Result<Vec<Timed>> {
+    match cell.dtype {
+        Dtype::F32 => Bench::<f32>::new(ctx, cell)?.measure(families, reps, provenance),
+        Dtype::F64 => Bench::<f64>::new(ctx, cell)?.measure(families, reps, provenance),
+        Dtype::C32 => Bench::<Complex<f32>>::new(ctx, cell)?.measure(families, reps, provenance),
+        Dtype::C64 => Bench::<Complex<f64>>::new(ctx, cell)?.measure(families, reps, provenance),
+    }
+}
+
+/// One arm while it is timed: what its checked call ran with its residual and failed items, and seconds per call.
+struct Arm<'f> {
+    family: &'f String,
+    checked: Result<(Ran, (f64, usize))>,
+    full: Vec<f64>,
+    half: Vec<f64>,
+}
+
+/// Buffers of a cell.
+struct Bench<'c, T: Element> {
+    ctx: &'c Context,
+    cell: &'c Cell,
+    items: Vec<Square<T>>,
+    rhs: Vec<Vec<T>>,
+    pristine_a: Buffer<T>,
+    pristine_b: Buffer<T>,
+    a: Buffer<T>,
+    b: Buffer<T>,
+    info: Buffer<i32>,
+}
+
+impl<'c, T: Element> Bench<'c, T> {
+    fn new(ctx: &'c Context, cell: &'c Cell) -> Result<Self> {
+        let distinct = cell.batch.min(DISTINCT);
+        let (rows, cols) = Self::rhs_shape(cell);
+        let items: Vec<Square<T>> =
+            (0..distinct).map(|b| definite(cell.n, &mut Random::new(11, b))).collect();
+        let rhs: Vec<Vec<T>> = (0..distinct)
+            .map(|b| {
+                let mut random = Random::new(12, b);
+                (0..rows * cols).map(|_| random.scalar()).collect()
+            })
+            .collect();
+        let queue = ctx.queue();
+        let fill = |items: Vec<&[T]>, each: usize| -> Result<Buffer<T>> {
+            let mut buffer = Buffer::new(queue, cell.batch * each)?;
+            let block = items.concat();
+            for start in (0..cell.batch).step_by(distinct.max(1)) {
+                let count = distinct.min(cell.batch - start);
+                buffer.write(queue, start * each, &block[..count * each])?;
+            }
+            Ok(buffer)
+        };
+        let pristine_a = fill(items.iter().map(|m| &m.data[..]).collect(), cell.n * cell.n)?;
+        let pristine_b = fill(rhs.iter().map(|m| &m[..]).collect(), rows * cols)?;
+        let (a, b) = (Buffer::new(queue, pristine_a.len())?, Buffer::new(queue, pristine_b.len())?);
+        let info = Buffer::new(queue, cell.batch)?;
+        Ok(Bench { ctx, cell, items, rhs, pristine_a, pristine_b, a, b, info })
+    }
+
+    fn rhs_shape(cell: &Cell) -> (usize, usize) {
+        match cell.op {
+            Op::Trsm(Side::Right, ..) => (cell.nrhs, cell.n),
+            _ => (cell.n, cell.nrhs),
+        }
+    }
+
+    /// Restores the inputs and runs one call over the first `batch` items; seconds of the call alone.
+    fn call(&mut self, family: &str, batch: usize) -> Result<(f64, Ran)> {
+        let (ctx, queue, n) = (self.ctx, self.ctx.queue(), self.cell.n);
+        let (rows, cols) = Self::rhs_shape(self.cell);
+        self.b.copy_from(queue, &self.pristine_b)?;
+        let (uplo, route) = (self.cell.uplo, Some(family.to_owned()));
+        let events = |run: &mut dyn FnMut() -> Result<Ran>| -> Result<(f64, Ran)> {
+            let start = queue.record()?;
+            let ran = run()?;
+            let end = queue.record()?;
+            Ok((queue.seconds_between(&start, &end)?, ran))
+        };
+        if let Op::Trsm(side, trans, diag) = self.cell.op {
+            let options = TrsmOptions { side, uplo, trans, diag, alpha: T::one(), route };
+            let a = self.pristine_a.view(n, n, n, n * n, batch)?;
+            let mut b = self.b.view_mut(rows, cols, rows, rows * cols, batch)?;
+            return events(&mut || ctx.trsm(a, b.rb_mut(), &options));
+        }
+        self.a.copy_from(queue, &self.pristine_a)?;
+        let mut a = self.a.view_mut(n, n, n, n * n, batch)?;
+        let mut b = self.b.view_mut(rows, cols, rows.max(1), rows * cols, batch)?;
+        let (mut info, _) = self.info.info_mut().split_at(batch);
+        if self.cell.op == Op::Potrf {
+            let options = PotrfOptions { uplo, route };
+            let mut memory = queue.alloc(ctx.potrf_workspace(a.rb(), &options)?)?;
+            events(&mut || ctx.potrf_in(a.rb_mut(), info.rb_mut(), WorkspaceMut::over(&mut memory), &options))
+        } else {
+            let options = PosvOptions { uplo, route };
+            let mut memory = queue.alloc(ctx.posv_workspace(a.rb(), &b, false, &options)?)?;
+            events(&mut || {
+                ctx.posv_in(a.rb_mut(), b.rb_mut(), info.rb_mut(), WorkspaceMut::over(&mut memory), &options)
+            })
+        }
+    }
+
+    /// Worst normwise residual of the checked items after a call, and the number of failed items.
+    fn check(&self) -> Result<(f64, usize)> {
+        let (queue, n, batch, uplo) = (self.ctx.queue(), self.cell.n, self.cell.batch, self.cell.uplo);
+        let (rows, cols) = Self::rhs_shape(self.cell);
+        let scale = n as f64 * T::DTYPE.epsilon();
+        let mut worst = 0.0f64;
+        for i in 0..CHECKED.min(batch) {
+            let item = if batch == 1 { 0 } else { i * (batch - 1) / (CHECKED.min(batch) - 1).max(1) };
+            let (matrix, rhs) = (&self.items[item % self.items.len()], &self.rhs[item % self.rhs.len()]);
+            let mut solved = Store::new(Layout::Packed, rows, cols, 1, T::default());
+            self.b.read(queue, item * rows * cols, &mut solved.data)?;
+            let mut given = solved.clone();
+            given.data.copy_from_slice(rhs);
+            let residual = match self.cell.op {
+                Op::Potrf => {
+                    let mut factor = Store::new(Layout::Packed, n, n, 1, T::default());
+                    self.a.read(queue, item * n * n, &mut factor.data)?;
+                    scale * factor_residual(matrix, uplo, &factor, 0)
+                }
+                Op::Posv => scale * solve_residual(matrix, &given, &solved, 0),
+                Op::Trsm(side, trans, diag) => {
+                    let x: Vec<Complex<f64>> = solved.data.iter().map(|e| e.widen()).collect();
+                    let product = triangle_product(side, uplo, trans, diag, matrix, &x, (rows, cols));
+                    let norm = |v: &mut dyn Iterator<Item = f64>| v.sum::<f64>().sqrt();
+                    let error = norm(&mut product.iter().zip(rhs).map(|(p, b)| (p - b.widen()).norm_sqr()));
+                    let size = norm(&mut matrix.data.iter().map(|e| e.widen().norm_sqr()));
+                    error / (size * norm(&mut x.iter().map(Complex::norm_sqr)))
+                }
+            };
+            worst = if residual.is_nan() { f64::NAN } else { worst.max(residual) };
+        }
+        let bad = match self.cell.op {
+            Op::Trsm(..) => 0,
+            _ => self.info.to_vec(queue)?.iter().filter(|&&status| status != 0).count(),
+        };
+        Ok((worst, bad))
+    }
+
+    fn measure(mut self, families: &[String], reps: usize, provenance: &Provenance) -> Result<Vec<Timed>> {
+        let batch = self.cell.batch;
+        // The first call compiles and warms up, and is the one that is checked.
+        let mut arms = Vec::new();
+        for family in families {
+            let checked = self.call(family, batch).and_then(|(_, ran)| Ok((ran, self.check()?)));
+            arms.push(Arm { family, checked, full: Vec::new(), half: Vec::new() });
+        }
+        for _ in 0..reps.max(1) {
+            for arm in arms.iter_mut().filter(|arm| arm.checked.is_ok()) {
+                let times = self.call(arm.family, batch).and_then(|(full, _)| {
+                    let (half, _) = self.call(arm.family, (batch / 2).max(1))?;
+                    Ok((full, half))
+                });
+                match times {
+                    Ok((full, half)) => {
+                        arm.full.push(full);
+                        arm.half.push(half);
+                    }
+                    Err(error) => arm.checked = Err(error),
+                }
+            }
+        }
+        let timed = |arm: Arm<'_>| {
+            let Arm { family, checked, full, half } = arm;
+            let outcome =
+                checked.map(|(ran, checks)| self.row(family, &ran, checks, [&full, &half], provenance));
+            Timed { family: family.clone(), outcome }
+        };
+        Ok(arms.into_iter().map(timed).collect())
+    }
+
+    fn row(
+        &self,
+        family: &str,
+        ran: &Ran,
+        (residual, bad_items): (f64, usize),
+        [full, half]: [&[f64]; 2],
+        provenance: &Provenance,
+    ) -> Row {
+        let Cell { op, dtype, uplo, n, nrhs, batch } = *self.cell;
+        let per_item = |seconds: &[f64], items: usize| median(seconds) * 1e9 / items as f64;
+        let ns_per_item = per_item(full, batch);
+        let floor_ns = match op {
+            Op::Potrf => floor::potrf(dtype, uplo, n),
+            Op::Posv => floor::posv(dtype, uplo, n, nrhs),
+            Op::Trsm(..) => floor::trsm(dtype, uplo, n, nrhs),
+        };
+        let solve = match op {
+            Op::Trsm(side, trans, diag) => Some((side, trans, diag)),
+            _ => None,
+        };
+        let device = self.ctx.device();
+        Row {
+            op: op.name().into(),
+            dtype: dtype.name().into(),
+            side: solve.map(|s| s.0.letter().into()),
+            uplo: Some(uplo.letter().into()),
+            trans: solve.map(|s| s.1.letter().into()),
+            diag: solve.map(|s| s.2.letter().into()),
+            n,
+            nrhs: (op != Op::Potrf).then_some(nrhs),
+            batch,
+            ld: n,
+            family: family.into(),
+            executed: ran.to_string(),
+            vendor_free: ran.vendor_free(),
+            ns_per_item,
+            rel_sd: relative_deviation(full),
+            reps: full.len(),
+            saturated: per_item(half, (batch / 2).max(1)) <= SATURATED * ns_per_item,
+            residual,
+            bad_items,
+            floor_ns,
+            device: device.name.clone(),
+            arch: device.arch.clone(),
+            driver: provenance.driver.clone(),
+            nvrtc: provenance.nvrtc.clone(),
+            commit: provenance.commit.clone(),
+            date: provenance.date.clone(),
+        }
+    }
+}
+
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    match sorted.len() {
+        0 => f64::NAN,
+        len if len % 2 == 1 => sorted[len / 2],
+        len => (sorted[len / 2 - 1] + sorted[len / 2]) / 2.0,
+    }
+}
+
+fn relative_deviation(values: &[f64]) -> f64 {
+    let mean = values.iter().sum::<f64>() / values.len() as f64;
+    let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / values.len() as f64;
+    variance.sqrt() / mean
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_of_each_operation_is_right_and_complete() {
+        let ctx = Context::cpu(1).unwrap();
+        let trsm = Op::Trsm(Side::Right, Trans::Trans, Diag::NonUnit);
+        for (op, nrhs, family) in [(Op::Potrf, 0, "vendor"), (Op::Posv, 2, "blocked"), (trsm, 3, "vendor")] {
+            for dtype in Dtype::ALL {
+                let cell = Cell { op, dtype, uplo: Uplo::Upper, n: 9, nrhs, batch: 300 };
+                let families = [family.to_owned(), "nonsense".to_owned()];
+                let timed = measure(&ctx, &cell, &families, 3, &Provenance::default()).unwrap();
+                let row = timed[0].outcome.as_ref().unwrap();
+                assert!(row.residual > 0.0 && row.residual < 9.0 * dtype.epsilon(), "{}", row.residual);
+                assert!(row.ns_per_item > 0.0 && row.bad_items == 0 && row.reps == 3);
+                assert!(!row.vendor_free);
+                assert!(timed[1].outcome.is_err(), "a spelling that does not exist has no row");
+                let json = serde_json::to_value(row).unwrap();
+                assert_eq!(json.as_object().unwrap().len(), 26, "the ledger's fields");
+            }
+        }
+    }
+
+    #[test]
+    fn medians_and_deviations() {
+        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(&[4.0, 1.0]), 2.5);
+        assert_eq!(relative_deviation(&[2.0, 2.0]), 0.0);
+        assert!((relative_deviation(&[1.0, 3.0]) - 0.5).abs() < 1e-12);
+    }
+}
