@@ -133,7 +133,7 @@ pub fn encode(compiler: &str, kernels: &[(Key, Image)]) -> Vec<u8> {
     file
 }
 
-/// Compiles `kernels` for `arch` on at most `threads` threads; the bytes of the bundle that holds them, for [`write`].
+/// Compiles `kernels` for `arch` on at most `threads` threads; the bytes of the bundle that holds them, for [`write()`].
 /// `progress` is told after each kernel how many are done, of how many. A kernel that breaks its promise there is
 /// refused, where the table of [`Arch::multiprocessor`] has the architecture.
 ///

@@ -211,6 +211,9 @@ mod tests {
         // One block of five warps needs two in one sub-partition: 2 x 32 x 256 is all there is.
         assert_eq!(check(promise(160, 1), usage(255), 0), Ok(1));
         assert!(check(promise(288, 1), usage(255), 0).is_err());
+        // A warp of one thread takes the registers of 32: 16 blocks of 33 threads are 32 warps.
+        assert_eq!(check(promise(33, 16), usage(64), 0), Ok(16));
+        assert!(check(promise(33, 16), usage(72), 0).is_err());
         // Single warps are limited by the blocks a multiprocessor takes.
         assert_eq!(check(promise(32, 32), usage(16), 0), Ok(32));
         // No promise of blocks still means one.

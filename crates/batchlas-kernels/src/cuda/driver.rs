@@ -208,6 +208,10 @@ impl Context {
         check("cuCtxSetCurrent", unsafe { sys::cuCtxSetCurrent(self.raw) })
     }
 
+    pub(crate) fn ordinal(&self) -> u32 {
+        self.ordinal
+    }
+
     /// Waits for all work of the device.
     pub(crate) fn synchronize(&self) -> Result<(), Error> {
         self.bind()?;

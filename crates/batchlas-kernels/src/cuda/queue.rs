@@ -17,6 +17,9 @@ use crate::cuda::graph::Graph;
 ///
 /// Nothing in [`Queue::launch`] synchronises or allocates once its kernel is loaded, so operations can be captured
 /// into a graph: [`CudaQueue::prepare`] their kernels, lend them a workspace, and [`CudaQueue::capture`].
+///
+/// [`Queue::write`] returns when the driver has copied the source into its staging memory. From pinned or managed
+/// memory the driver would copy later, so there it waits for the stream.
 #[derive(Debug)]
 pub struct CudaQueue {
     // Fields drop in this order: the stream before the modules that its work may be in.
@@ -66,11 +69,7 @@ impl CudaQueue {
 
     /// The device's number.
     pub fn ordinal(&self) -> u32 {
-        match self.place() {
-            Place::Cuda(ordinal) => ordinal,
-            // The place comes from `Attributes::device`, which names no other.
-            Place::Host | Place::Simulated(_) => 0,
-        }
+        self.device.context().ordinal()
     }
 
     /// The device and the kernels loaded on it.
