@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use batchlas_core::QueueError;
+
 use crate::arch::Arch;
 use crate::locate::NotFound;
 use crate::residency::ResidencyError;
@@ -232,6 +234,17 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// This crate's error behind that of a queue, if it is one: how to tell a refused kernel from a failed call.
+    /// `std::error::Error::source` does not lead here, since it passes through an `Arc`.
+    pub fn behind(error: &QueueError) -> Option<&Error> {
+        match error {
+            QueueError::Runtime { source, .. } => source.downcast_ref(),
+            _ => None,
+        }
+    }
+}
+
 fn present(count: u32) -> String {
     match count {
         0 => "the driver shows none; see nvidia-smi and CUDA_VISIBLE_DEVICES".to_owned(),
@@ -262,7 +275,15 @@ fn advice(code: i32) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::Error;
+    use super::{Error, QueueError};
+
+    #[test]
+    fn an_error_is_found_behind_that_of_a_queue() {
+        let queue = QueueError::runtime("launching", Error::Cubin("short".into()));
+        assert!(matches!(Error::behind(&queue), Some(Error::Cubin(why)) if why == "short"));
+        assert!(Error::behind(&QueueError::runtime("launching", std::fmt::Error)).is_none());
+        assert!(Error::behind(&QueueError::TransferRange { offset: 0, len: 1, bytes: 0 }).is_none());
+    }
 
     #[test]
     fn driver_results_say_what_to_do() {

@@ -18,6 +18,9 @@ use crate::cuda::graph::Graph;
 /// Nothing in [`Queue::launch`] synchronises or allocates once its kernel is loaded, so operations can be captured
 /// into a graph: [`CudaQueue::prepare`] their kernels, lend them a workspace, and [`CudaQueue::capture`].
 ///
+/// A failed call is a [`QueueError`]; [`Error::behind`] gives what was wrong, such as
+/// [`Error::Residency`] for a kernel that breaks its promise.
+///
 /// [`Queue::write`] returns when the driver has copied the source into its staging memory. From pinned or managed
 /// memory the driver would copy later, so there it waits for the stream.
 #[derive(Debug)]

@@ -6,7 +6,6 @@
 #![allow(unsafe_code)]
 
 use std::env;
-use std::error::Error as _;
 use std::fmt::Display;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -457,7 +456,7 @@ fn broken_promises_are_refused() -> Outcome {
         let Err(error) = (unsafe { queue.launch(&launch) }) else {
             return Err(format!("`{entry}` was launched"));
         };
-        match error.source().and_then(|source| source.downcast_ref::<Error>()) {
+        match Error::behind(&error) {
             Some(Error::Residency(residency)) if residency.breaches.iter().any(is_it) => {
                 Ok(error.to_string())
             }
