@@ -35,13 +35,7 @@ impl Arch {
             120 | 121 => (100, 1536, 24),
             _ => return None,
         };
-        Some(Multiprocessor {
-            registers: 65_536,
-            shared: shared_kib * 1024,
-            shared_reserved: 1024,
-            threads,
-            blocks,
-        })
+        Some(Multiprocessor { shared: shared_kib * 1024, shared_reserved: 1024, threads, blocks })
     }
 }
 
@@ -69,11 +63,10 @@ impl FromStr for Arch {
     }
 }
 
-/// What one multiprocessor holds.
+/// What one multiprocessor holds, beside the registers, which are the same everywhere:
+/// [`batchlas_resident::registers`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Multiprocessor {
-    /// 32-bit registers, a quarter of them in each of the four sub-partitions.
-    pub registers: u32,
     /// Shared memory in bytes.
     pub shared: u32,
     /// Shared memory in bytes that the system takes from each resident block.
@@ -87,6 +80,25 @@ pub struct Multiprocessor {
 #[cfg(test)]
 mod tests {
     use super::Arch;
+
+    #[test]
+    fn what_a_multiprocessor_holds() {
+        // NVIDIA's table: shared memory of a multiprocessor and of a block in KiB, threads, blocks.
+        for (arch, shared, per_block, threads, blocks) in [
+            ("sm_80", 164, 163, 2048, 32),
+            ("sm_86", 100, 99, 1536, 16),
+            ("sm_89", 100, 99, 1536, 24),
+            ("sm_90", 228, 227, 2048, 32),
+            ("sm_90a", 228, 227, 2048, 32),
+            ("sm_100", 228, 227, 2048, 32),
+            ("sm_120", 100, 99, 1536, 24),
+        ] {
+            let sm = arch.parse::<Arch>().unwrap().multiprocessor().unwrap();
+            let kib = (sm.shared / 1024, (sm.shared - sm.shared_reserved) / 1024);
+            assert_eq!((kib, sm.threads, sm.blocks), ((shared, per_block), threads, blocks), "{arch}");
+        }
+        assert_eq!("sm_75".parse::<Arch>().unwrap().multiprocessor(), None);
+    }
 
     #[test]
     fn spelling() {

@@ -6,13 +6,19 @@
 use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
+use batchlas_core::Kernel;
 use sha2::{Digest, Sha256};
 
 use crate::Error;
+use crate::arch::Arch;
 use crate::cache::write_atomically;
 use crate::image::{DIGEST, Image, Reader};
 use crate::key::Key;
+use crate::nvrtc::{Job, Nvrtc};
+use crate::parallel;
+use crate::residency::admit;
 
 /// Format of the file; raised when the fields change.
 const MAGIC: &[u8; 8] = b"BLBUND01";
@@ -105,12 +111,9 @@ fn read_index(bytes: &[u8]) -> Result<(String, Index), &'static str> {
     Ok((compiler, index))
 }
 
-/// Writes a bundle of kernels, filed under [`Key::of`], that this release of NVRTC compiled. Of two kernels with one
-/// key the first is kept.
-///
-/// # Errors
-/// [`Error::Bundle`] if the file cannot be written.
-pub fn write(path: impl AsRef<Path>, compiler: &str, kernels: &[(Key, &Image)]) -> Result<(), Error> {
+/// The bytes of a bundle of kernels, filed under [`Key::of`], that this release of NVRTC compiled. Of two kernels with
+/// one key the first is kept.
+pub fn encode(compiler: &str, kernels: &[(Key, Image)]) -> Vec<u8> {
     let mut sorted: Vec<(Key, Vec<u8>)> = kernels.iter().map(|(key, image)| (*key, image.encode())).collect();
     sorted.sort_by_key(|(key, _)| *key);
     sorted.dedup_by_key(|(key, _)| *key);
@@ -127,8 +130,45 @@ pub fn write(path: impl AsRef<Path>, compiler: &str, kernels: &[(Key, &Image)]) 
     for (_, bytes) in &sorted {
         file.extend(bytes);
     }
+    file
+}
+
+/// Compiles `kernels` for `arch` on at most `threads` threads; the bytes of the bundle that holds them, for [`write()`].
+/// `progress` is told after each kernel how many are done, of how many. A kernel that breaks its promise there is
+/// refused, where the table of [`Arch::multiprocessor`] has the architecture.
+///
+/// # Errors
+/// No compiler, or that of the first kernel in the order given that failed.
+pub fn compile(
+    kernels: impl IntoIterator<Item = Kernel>,
+    arch: Arch,
+    threads: usize,
+    progress: impl Fn(usize, usize) + Sync,
+) -> Result<Vec<u8>, Error> {
+    let nvrtc = Nvrtc::load()?;
+    let kernels: Vec<Kernel> = kernels.into_iter().collect();
+    let done = AtomicUsize::new(0);
+    let compiled = parallel::map(&kernels, threads, |_, kernel| {
+        let entry = [kernel.entry.as_str()];
+        let job = Job::of(kernel, &entry, arch);
+        let image = Image::of(nvrtc.cubin(&job)?)?;
+        if let Some(sm) = arch.multiprocessor() {
+            admit(&kernel.entry, &kernel.promise, &image.usage, image.code, &sm)?;
+        }
+        progress(done.fetch_add(1, Ordering::Relaxed) + 1, kernels.len());
+        Ok((Key::of(&job), image))
+    });
+    let compiled = compiled.into_iter().collect::<Result<Vec<_>, Error>>()?;
+    Ok(encode(&nvrtc.version(), &compiled))
+}
+
+/// Writes a bundle's bytes to a file, whole or not at all.
+///
+/// # Errors
+/// [`Error::Bundle`] if the file cannot be written.
+pub fn write(path: impl AsRef<Path>, bytes: &[u8]) -> Result<(), Error> {
     let path = path.as_ref();
-    write_atomically(path, &file)
+    write_atomically(path, bytes)
         .map_err(|error| Error::Bundle { path: path.to_owned(), why: error.to_string() })
 }
 
@@ -145,7 +185,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("kernels.bundle");
         let (small, large) = (sample(10), sample(500));
-        write(&path, "13.0", &[(key(9), &large), (key(3), &small), (key(9), &small)]).unwrap();
+        write(&path, &encode("13.0", &[(key(9), large), (key(3), small.clone()), (key(9), small)])).unwrap();
         (root, path)
     }
 

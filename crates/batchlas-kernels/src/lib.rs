@@ -9,6 +9,7 @@
 //! | [`probe`] | does so for every kernel of the project and every architecture, without a GPU |
 //! | [`cache`], [`bundle`], [`store`] | keep compiled kernels: on disk, ahead of time, in the process |
 //! | [`headers`] | the shared device headers |
+//! | [`cuda`] | runs them: queues over CUDA streams, events, graphs, and what of CUDA this machine has |
 //!
 //! Nothing here needs a CUDA toolkit to build, or a GPU to compile kernels. A missing library is an error that lists
 //! where it was looked for.
@@ -17,12 +18,14 @@ mod arch;
 pub mod bundle;
 pub mod cache;
 pub mod cubin;
+pub mod cuda;
 mod error;
 pub mod headers;
 mod image;
 mod key;
 pub mod locate;
 pub mod nvrtc;
+mod parallel;
 pub mod probe;
 pub mod ptxas;
 pub mod residency;

@@ -11,11 +11,12 @@ use std::path::Path;
 use std::ptr;
 use std::time::{Duration, Instant};
 
+use batchlas_core::{Kernel, KernelSource};
 use cudarc::nvrtc::sys;
 
 use crate::Error;
 use crate::arch::Arch;
-use crate::headers::Header;
+use crate::headers::{HEADERS, Header};
 use crate::locate::{self, Library};
 use crate::ptxas::{self, Usage};
 
@@ -41,6 +42,15 @@ pub struct Job<'a> {
     pub arch: Arch,
     /// Options beside [`BASE_OPTIONS`] and the architecture.
     pub options: &'a [&'a str],
+}
+
+impl<'a> Job<'a> {
+    /// The job of an operation's kernel, with the shared headers. `entries` holds its name expression: a job borrows
+    /// a slice of them.
+    pub fn of(kernel: &'a Kernel, entries: &'a [&'a str; 1], arch: Arch) -> Job<'a> {
+        let KernelSource { name, text } = *kernel.source;
+        Job { source_name: name, source: text, headers: HEADERS, entries, arch, options: &[] }
+    }
 }
 
 /// One kernel of a compile.

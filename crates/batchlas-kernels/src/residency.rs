@@ -7,6 +7,9 @@
 
 use std::fmt;
 
+use batchlas_core::Promise;
+use batchlas_resident::registers::{SUB_PARTITION_REGISTERS, WARP, blocks_per_sm, sub_partition_use};
+
 use crate::arch::Multiprocessor;
 use crate::ptxas::Usage;
 
@@ -14,27 +17,10 @@ use crate::ptxas::Usage;
 /// speed, as measured on an H200.
 pub const MAX_CODE_BYTES: u64 = 128 * 1024;
 
-/// Threads of a warp.
-const WARP: u32 = 32;
-/// Sub-partitions of a multiprocessor; each has its own scheduler and quarter of the registers.
-const SUB_PARTITIONS: u32 = 4;
-/// Registers per thread are given out in multiples of this.
-const REGISTER_GRANULE: u32 = 8;
 /// Shared memory is given out in multiples of this many bytes.
 const SHARED_GRANULE: u32 = 128;
 /// Most threads of one block.
 const MAX_THREADS: u32 = 1024;
-
-/// What a kernel promises beside a stack frame of zero, no spills and at most [`MAX_CODE_BYTES`] of code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Promise {
-    /// Threads of one block.
-    pub threads: u32,
-    /// Blocks that one multiprocessor holds by registers; at least one is always meant.
-    pub min_blocks: u32,
-    /// Most dynamic shared memory of a launch, in bytes.
-    pub max_dynamic_shared: u32,
-}
 
 /// One broken rule, with its numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,9 +57,16 @@ pub enum Breach {
         /// Blocks promised.
         blocks: u32,
         /// Registers needed of the fullest sub-partition.
-        needed: u64,
+        needed: usize,
         /// Registers it has.
-        available: u32,
+        available: usize,
+    },
+    /// The function was compiled for smaller blocks.
+    LaunchBound {
+        /// Threads promised.
+        threads: u32,
+        /// Most threads that the driver launches it with.
+        most: u32,
     },
     /// A block's shared memory exceeds what a multiprocessor can give to one.
     Shared {
@@ -104,6 +97,9 @@ impl fmt::Display for Breach {
                 "{per_thread} registers in {threads} threads: {blocks} block(s) need {needed} registers of a \
                  sub-partition that has {available}"
             ),
+            Breach::LaunchBound { threads, most } => {
+                write!(f, "{threads} threads per block, where the compiled function takes at most {most}")
+            }
             Breach::Shared { fixed, dynamic, available } => write!(
                 f,
                 "{fixed} B of static and {dynamic} B of dynamic shared memory, where a block can have {available}"
@@ -126,7 +122,8 @@ fn list(breaches: &[Breach]) -> String {
     breaches.iter().map(Breach::to_string).collect::<Vec<_>>().join("; ")
 }
 
-/// Holds `promise` against `usage` and `code` bytes on the multiprocessor `sm`; the number of blocks that are
+/// Holds `promise` (beside a stack frame of zero, no spills and at most [`MAX_CODE_BYTES`] of code) against `usage` and
+/// `code` bytes on the multiprocessor `sm`; the number of blocks that are
 /// resident when a launch asks for all the dynamic shared memory promised.
 ///
 /// # Errors
@@ -153,10 +150,12 @@ pub fn admit(
         breaches.push(Breach::Threads { threads });
         return Err(Box::new(ResidencyError { kernel: kernel.to_owned(), breaches }));
     }
-    let available = sm.registers / SUB_PARTITIONS;
-    let blocks = promise.min_blocks.max(1);
-    let needed = sub_partition_registers(usage.registers, threads, blocks);
-    if needed > u64::from(available) {
+    let (available, blocks) = (SUB_PARTITION_REGISTERS, promise.min_blocks.max(1));
+    let needed = sub_partition_use(
+        threads.next_multiple_of(WARP as u32) as usize * blocks as usize,
+        usage.registers as usize,
+    );
+    if needed > available {
         breaches.push(Breach::Registers { per_thread: usage.registers, threads, blocks, needed, available });
     }
     let shared = u64::from(usage.shared) + u64::from(promise.max_dynamic_shared);
@@ -168,23 +167,11 @@ pub fn admit(
     if !breaches.is_empty() {
         return Err(Box::new(ResidencyError { kernel: kernel.to_owned(), breaches }));
     }
-    let by_registers = (1..=sm.blocks)
-        .take_while(|&blocks| {
-            sub_partition_registers(usage.registers, threads, blocks) <= u64::from(available)
-        })
-        .count() as u32;
+    let by_registers = blocks_per_sm(threads as usize, usage.registers.max(1) as usize);
+    let by_registers = u32::try_from(by_registers).unwrap_or(u32::MAX).min(sm.blocks);
     let footprint = (shared as u32).next_multiple_of(SHARED_GRANULE) + sm.shared_reserved;
-    let by_threads = sm.threads / threads.next_multiple_of(WARP);
+    let by_threads = sm.threads / threads.next_multiple_of(WARP as u32);
     Ok(by_registers.min(sm.shared / footprint).min(by_threads))
-}
-
-/// Registers that the fullest sub-partition gives to `blocks` resident blocks. Warps go round the sub-partitions, and
-/// each takes its registers rounded up to the granule.
-fn sub_partition_registers(per_thread: u32, threads: u32, blocks: u32) -> u64 {
-    let warps = u64::from(threads.div_ceil(WARP)) * u64::from(blocks);
-    warps.div_ceil(SUB_PARTITIONS.into())
-        * u64::from(WARP)
-        * u64::from(per_thread.next_multiple_of(REGISTER_GRANULE))
 }
 
 #[cfg(test)]
@@ -224,6 +211,9 @@ mod tests {
         // One block of five warps needs two in one sub-partition: 2 x 32 x 256 is all there is.
         assert_eq!(check(promise(160, 1), usage(255), 0), Ok(1));
         assert!(check(promise(288, 1), usage(255), 0).is_err());
+        // A warp of one thread takes the registers of 32: 16 blocks of 33 threads are 32 warps.
+        assert_eq!(check(promise(33, 16), usage(64), 0), Ok(16));
+        assert!(check(promise(33, 16), usage(72), 0).is_err());
         // Single warps are limited by the blocks a multiprocessor takes.
         assert_eq!(check(promise(32, 32), usage(16), 0), Ok(32));
         // No promise of blocks still means one.

@@ -4,14 +4,21 @@
 //! do not. A failure is not kept, so a later call tries again.
 
 use std::collections::HashMap;
+use std::env;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use batchlas_core::Kernel;
+
 use crate::Error;
+use crate::arch::Arch;
 use crate::bundle::Bundle;
 use crate::cache::DiskCache;
 use crate::image::Image;
 use crate::key::Key;
 use crate::nvrtc::{Job, Nvrtc};
+
+/// Bundles that are read before anything is compiled.
+pub const BUNDLE_VARIABLE: &str = "BATCHLAS_BUNDLE";
 
 type Slot = Arc<Mutex<Option<Arc<Image>>>>;
 
@@ -29,9 +36,24 @@ impl KernelStore {
         KernelStore { bundles, disk, slots: Mutex::default() }
     }
 
-    /// A store without bundles, over the cache that the environment asks for.
-    pub fn from_env() -> KernelStore {
-        KernelStore::new(Vec::new(), DiskCache::from_env())
+    /// The store that the environment asks for: the bundles of `BATCHLAS_BUNDLE`, a list of files as `PATH` is of
+    /// directories, over the cache of [`DiskCache::from_env`].
+    ///
+    /// # Errors
+    /// [`Error::Bundle`] for a bundle that cannot be read.
+    pub fn from_env() -> Result<KernelStore, Error> {
+        let list = env::var_os(BUNDLE_VARIABLE).unwrap_or_default();
+        let paths = env::split_paths(&list).filter(|path| !path.as_os_str().is_empty());
+        let bundles = paths.map(Bundle::open).collect::<Result<Vec<_>, _>>()?;
+        Ok(KernelStore::new(bundles, DiskCache::from_env()))
+    }
+
+    /// The kernel for this architecture, with the shared headers.
+    ///
+    /// # Errors
+    /// As for [`KernelStore::get`].
+    pub fn kernel(&self, kernel: &Kernel, arch: Arch) -> Result<Arc<Image>, Error> {
+        self.get(&Job::of(kernel, &[kernel.entry.as_str()], arch))
     }
 
     /// The kernel of `job`, which asks for one. NVRTC is loaded only where no bundle and no earlier call has it.

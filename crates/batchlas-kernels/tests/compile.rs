@@ -181,7 +181,7 @@ fn a_bundle_is_read_before_anything_else() {
     let job = job(&entries, "sm_90");
     let image = Image::of(nvrtc().cubin(&job).unwrap()).unwrap();
     let marked = Image { lowered: "bundled".into(), ..image };
-    bundle::write(&path, &nvrtc().version(), &[(Key::of(&job), &marked)]).unwrap();
+    bundle::write(&path, &bundle::encode(&nvrtc().version(), &[(Key::of(&job), marked)])).unwrap();
     let store = KernelStore::new(vec![Bundle::open(&path).unwrap()], None);
     assert_eq!(store.get(&job).unwrap().lowered, "bundled");
     let other = ["test::reverse<float, 64>"];
@@ -211,7 +211,7 @@ fn without_the_compiler_a_bundle_serves_and_the_rest_is_a_clear_error() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("kernels.bundle");
     let image = Image::of(nvrtc().cubin(&job).unwrap()).unwrap();
-    bundle::write(&path, &nvrtc().version(), &[(Key::of(&job), &image)]).unwrap();
+    bundle::write(&path, &bundle::encode(&nvrtc().version(), &[(Key::of(&job), image)])).unwrap();
     let child = std::process::Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "without_the_compiler_a_bundle_serves_and_the_rest_is_a_clear_error"])
         .env(CHILD, &path)

@@ -1,9 +1,10 @@
 //! The probe with the real NVRTC: it sees what is planted, and counts what it is given.
 
+use batchlas_core::Promise;
 use batchlas_kernels::Arch;
 use batchlas_kernels::nvrtc::Nvrtc;
 use batchlas_kernels::probe::{self, DEFAULT_ARCHS, Family};
-use batchlas_kernels::residency::{Breach, Promise};
+use batchlas_kernels::residency::Breach;
 
 fn nvrtc() -> Nvrtc {
     Nvrtc::load()

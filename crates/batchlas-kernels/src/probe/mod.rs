@@ -6,18 +6,18 @@
 //! through the same code; a probe that lets one pass, or refuses the clean one, proves nothing.
 
 use std::fmt;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
+
+use batchlas_core::Promise;
 
 use crate::Error;
 use crate::arch::Arch;
 use crate::cubin;
 use crate::headers::HEADERS;
 use crate::nvrtc::{Job, Nvrtc};
+use crate::parallel;
 use crate::ptxas::Usage;
-use crate::residency::{Breach, Promise, admit};
+use crate::residency::{Breach, admit};
 
 /// Architectures that are probed unless others are asked for.
 pub const DEFAULT_ARCHS: [&str; 4] = ["sm_80", "sm_89", "sm_90", "sm_120"];
@@ -111,29 +111,14 @@ pub fn run(nvrtc: Nvrtc, archs: &[Arch], threads: usize, families: impl Fn(Arch)
             })
         })
         .collect();
-    let next = AtomicUsize::new(0);
-    let done = Mutex::new(Vec::new());
-    thread::scope(|scope| {
-        for _ in 0..threads.max(1) {
-            scope.spawn(|| {
-                while let Some((position, chunk)) = {
-                    let position = next.fetch_add(1, Ordering::Relaxed);
-                    chunks.get(position).map(|chunk| (position, chunk))
-                } {
-                    let begun = Instant::now();
-                    let result = probe(nvrtc, chunk);
-                    let mut done = done.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-                    done.push((position, begun.elapsed(), result));
-                }
-            });
-        }
+    let done = parallel::map(&chunks, threads, |_, chunk| {
+        let begun = Instant::now();
+        let result = probe(nvrtc, chunk);
+        (begun.elapsed(), result)
     });
-    let mut done = done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-    done.sort_by_key(|(position, ..)| *position);
     let mut report =
         Report { expected: chunks.iter().map(|chunk| chunk.kernels.len()).sum(), ..Report::default() };
-    for (position, seconds, result) in done {
-        let Chunk { arch, label, .. } = &chunks[position];
+    for (Chunk { arch, label, .. }, (seconds, result)) in chunks.iter().zip(done) {
         match report.seconds.last_mut() {
             Some((last_arch, last_label, total)) if (*last_arch, &*last_label) == (*arch, label) => {
                 *total += seconds
