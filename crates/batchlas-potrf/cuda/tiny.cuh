@@ -55,7 +55,7 @@ template <class T, int N, int P> struct ColumnBuffer {
   static constexpr int CHUNKS = 2 * (arch::WARP / P) * BYTES / 16;
 };
 
-template <class T, int N, int P, Uplo U, Layout L, bool Aligned, Broadcast B, Stores S, Pace C, int Warps, int MinBlocks>
+template <class T, int N, int P, Uplo U, Layout L, bool Aligned, Broadcast B, Stores S, Pace Rate, int Warps, int MinBlocks>
 __global__ void __launch_bounds__(arch::WARP *Warps, MinBlocks) potrf_tiny(const PotrfTinyArgs args) {
   static_assert(N >= 1 && N <= 32, "potrf tiny serves orders 1 to 32");
   static_assert(P < 2 * N || P == 1, "more lanes than rows");
@@ -82,8 +82,7 @@ __global__ void __launch_bounds__(arch::WARP *Warps, MinBlocks) potrf_tiny(const
   const int reader = live ? l : IDLE;
   const u64 first = item + l * sizeof(T);
   Tile::load_triangle(a, reader, first, args.ld_bytes);
-  // All loads are issued before the first of them is waited for.
-  arch::fence_block();
+  // Stores compute their addresses and predicates anew instead of keeping those of the loads.
   const u64 out = arch::renamed(first);
   const int writer = arch::renamed(reader);
 
@@ -92,7 +91,7 @@ __global__ void __launch_bounds__(arch::WARP *Warps, MinBlocks) potrf_tiny(const
 #pragma unroll
   for (int j = 0; j < N; j++) {
     // Stepwise: always true, which the compiler cannot know. All of the tile is live on both sides of the branch, so arithmetic stays in its column.
-    if (C == Pace::Free || args.ld_bytes > j * sizeof(T)) {
+    if (Rate == Pace::Free || args.ld_bytes > j * sizeof(T)) {
       const R d = Lanes::broadcast(real_part(a[j / P][j]), j % P);
       const bool positive = info == 0 && d > 0;
       info = positive || info != 0 ? info : j + 1;

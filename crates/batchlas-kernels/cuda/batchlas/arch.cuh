@@ -21,6 +21,7 @@ BATCHLAS_DEVICE u64 block() { return blockIdx.x; }
 // Warp collectives: every lane of the warp arrives.
 
 BATCHLAS_DEVICE void sync_warp() { __syncwarp(); }
+/// Orders this thread's memory accesses as seen by its block; no load is moved past it.
 BATCHLAS_DEVICE void fence_block() { asm volatile("fence.acq_rel.cta;" ::: "memory"); }
 
 /// The value of lane `source` of the caller's group of `Width` lanes.

@@ -37,6 +37,17 @@ template <class T, int N, int P, Uplo U, bool Aligned> struct RowTile {
     } else {
       load_upper(a, l, item, ld_bytes);
     }
+    // Every load is issued before the first is waited for; without the fence the compiler sinks them to their first use, one latency each.
+    arch::fence_block();
+    if constexpr (P > 1 && U == Uplo::Upper) {
+      transpose_blocks(a);
+    }
+    if constexpr (P > 1 && ScalarTraits<T>::COMPLEX) {
+#pragma unroll
+      for (int c = 0; c < N; c++) {
+        a[c / P][c] = select(Lanes::lane() == c % P, from_real<T>(real_part(a[c / P][c])), a[c / P][c]);
+      }
+    }
   }
 
   /// Writes what became final with column `j` of S; `column` is the address of A(l, j). Lower: that column. Upper: the block of P columns that `j`
@@ -70,9 +81,6 @@ private:
       for (int r = c / P; r < SLOTS; r++) {
         a[r][c] = load(within(l, r == c / P ? c % P : 0, N - r * P), column + r * P * sizeof(T), zero());
       }
-      if (ScalarTraits<T>::COMPLEX) {
-        a[c / P][c] = select(l == c % P, from_real<T>(real_part(a[c / P][c])), a[c / P][c]);
-      }
       column += ld_bytes;
     }
   }
@@ -84,38 +92,47 @@ private:
     }
   }
 
-  // Block (r, q) of S is the conjugate transpose of block (q, r) of A: lane l reads element l of each of P memory columns.
+  // Block (r, q) of S is the conjugate transpose of block (q, r) of A. Lane l reads element q P + l of each memory column i of block r, parks it as
+  // register i % P of its block, and the lanes then transpose.
 
   static BATCHLAS_DEVICE void load_upper(T (&a)[SLOTS][N], int l, u64 item, u64 ld_bytes) {
     u64 column = item;
 #pragma unroll
-    for (int r = 0; r < SLOTS; r++) {
+    for (int i = 0; i < SLOTS * P; i++) {
+      const int r = i / P;
 #pragma unroll
-      for (int i = r * P; i < r * P + P; i++) {
-#pragma unroll
-        for (int q = 0; q <= r; q++) {
-          // Parked where the transpose below finds it: block q, register i % P.
-          if (q * P + i % P < N) {
-            a[r][q * P + i % P] = i < N ? load(q < r ? l != IDLE : within(l, 0, i % P + 1), column + q * P * sizeof(T), zero()) : zero();
-          }
+      for (int q = 0; q <= r; q++) {
+        if (q * P + i % P < N) {
+          a[r][q * P + i % P] = load(i < N && (q < r ? l != IDLE : within(l, 0, i % P + 1)), column + q * P * sizeof(T), zero());
         }
-        column += ld_bytes;
       }
+      column += ld_bytes;
+    }
+  }
+
+  static BATCHLAS_DEVICE void transpose_blocks(T (&a)[SLOTS][N]) {
+#pragma unroll
+    for (int r = 0; r < SLOTS; r++) {
 #pragma unroll
       for (int q = 0; q <= r; q++) {
         T block[P];
-#pragma unroll
-        for (int i = 0; i < P; i++) {
-          block[i] = q * P + i < N ? conj(a[r][q * P + i]) : zero();
-        }
+        take_block(block, a, r, q);
         Lanes::transpose(block);
 #pragma unroll
         for (int i = 0; i < P; i++) {
           if (q * P + i < N) {
-            a[r][q * P + i] = ScalarTraits<T>::COMPLEX && q == r ? select(l == i, from_real<T>(real_part(block[i])), block[i]) : block[i];
+            a[r][q * P + i] = block[i];
           }
         }
       }
+    }
+  }
+
+  /// The conjugate of block (r, q) of the tile, zeros beyond column N.
+  static BATCHLAS_DEVICE void take_block(T (&block)[P], const T (&a)[SLOTS][N], int r, int q) {
+#pragma unroll
+    for (int i = 0; i < P; i++) {
+      block[i] = q * P + i < N ? conj(a[r][q * P + i]) : zero();
     }
   }
 
@@ -124,10 +141,7 @@ private:
 #pragma unroll
     for (int r = q; r < SLOTS; r++) {
       T block[P];
-#pragma unroll
-      for (int i = 0; i < P; i++) {
-        block[i] = q * P + i < N ? conj(a[r][q * P + i]) : zero();
-      }
+      take_block(block, a, r, q);
       Lanes::transpose(block);
 #pragma unroll
       for (int i = 0; i < P; i++) {
