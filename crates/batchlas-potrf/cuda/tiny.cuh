@@ -3,7 +3,7 @@
 // P lanes of a warp share one matrix of order N <= 32 as a row tile (batchlas/tile.cuh), so a warp holds 32 / P matrices and a block of `Warps` warps
 // `Warps` times as many. Right-looking: for each column, the pivot (the diagonal element of the Schur complement, after all earlier updates) gives
 // the scale of the column; the scaled column is made known to all lanes of the partition; every lane updates its rows, one broadcast value serving
-// all rows of the lane that lie below it.
+// all rows of the lane that lie below it. Of a diagonal element only the real part is used, and its root is stored with imaginary part zero.
 //
 // info[item] = 0, or the 1-based order of the first leading minor that is not positive; a NaN pivot counts as not positive. A failed item is
 // finished like every other, by value selection: from the failing column k on all multipliers are zero. It then holds, in the stored triangle, columns

@@ -5,8 +5,7 @@
 // diagonal hold garbage after the first update: no lane ever sends or stores them.
 //
 // Upper is a transform of the loads and stores, not another algorithm: S(i, c) = conj(A(c, i)). Memory is still walked along A's columns, the direction
-// in which lanes coalesce, and each P x P block is transposed across the lanes. The other triangle of A is neither read nor written, and the
-// imaginary part of a Hermitian diagonal is read as zero.
+// in which lanes coalesce, and each P x P block is transposed across the lanes. The other triangle of A is neither read nor written.
 //
 // All indices are compile-time constants under full unrolling; the array is passed by reference only to functions that are inlined.
 #pragma once
@@ -41,12 +40,6 @@ template <class T, int N, int P, Uplo U, bool Aligned> struct RowTile {
     arch::fence_block();
     if constexpr (P > 1 && U == Uplo::Upper) {
       transpose_blocks(a);
-    }
-    if constexpr (P > 1 && ScalarTraits<T>::COMPLEX) {
-#pragma unroll
-      for (int c = 0; c < N; c++) {
-        a[c / P][c] = select(Lanes::lane() == c % P, from_real<T>(real_part(a[c / P][c])), a[c / P][c]);
-      }
     }
   }
 
@@ -179,7 +172,7 @@ private:
       }
 #pragma unroll
       for (int w = 0; w < W; w++) {
-        a[row(C, K + w)][col(C, K + w)] = K + w == C ? from_real<T>(real_part(x[w])) : oriented(x[w]);
+        a[row(C, K + w)][col(C, K + w)] = oriented(x[w]);
       }
       load_run<C, K + W>(a, column, live);
     }
