@@ -88,8 +88,8 @@ __global__ void __launch_bounds__(arch::WARP *Warps, MinBlocks) potrf_tiny(const
 
   i32 info = 0;
   u64 column = out;
-#pragma unroll
-  for (int j = 0; j < N; j++) {
+  unroll<0, N>([&](auto column_index) {
+    constexpr int j = decltype(column_index)::VALUE;
     // Stepwise: always true, which the compiler cannot know. All of the tile is live on both sides of the branch, so arithmetic stays in its column.
     if (Rate == Pace::Free || args.ld_bytes > j * sizeof(T)) {
       const R d = Lanes::broadcast(real_part(a[j / P][j]), j % P);
@@ -134,17 +134,16 @@ __global__ void __launch_bounds__(arch::WARP *Warps, MinBlocks) potrf_tiny(const
 
       a[j / P][j] = select(l == j % P, from_real<T>(p.root), a[j / P][j]);
       if constexpr (S == Stores::Eager) {
-        Tile::store_final(a, j, writer, out, column, args.ld_bytes);
+        Tile::store_final(a, column_index, writer, out, column, args.ld_bytes);
         column += args.ld_bytes;
       }
     }
-  }
+  });
   if constexpr (S == Stores::Late) {
-#pragma unroll
-    for (int j = 0; j < N; j++) {
-      Tile::store_final(a, j, writer, out, column, args.ld_bytes);
+    unroll<0, N>([&](auto column_index) {
+      Tile::store_final(a, column_index, writer, out, column, args.ld_bytes);
       column += args.ld_bytes;
-    }
+    });
   }
   arch::store(live && l == 0 && args.info != 0, args.info + matrix * sizeof(i32), info);
 }

@@ -11,6 +11,7 @@
 #pragma once
 #include <batchlas/memory.cuh>
 #include <batchlas/partition.cuh>
+#include <batchlas/unroll.cuh>
 
 namespace batchlas {
 
@@ -43,15 +44,15 @@ template <class T, int N, int P, Uplo U, bool Aligned> struct RowTile {
     }
   }
 
-  /// Writes what became final with column `j` of S; `column` is the address of A(l, j). Lower: that column. Upper: the block of P columns that `j`
-  /// completes, if it completes one; with P = 1, row j of S, which is memory column j.
-  static BATCHLAS_DEVICE void store_final(const T (&a)[SLOTS][N], int j, int l, u64 item, u64 column, u64 ld_bytes) {
+  /// Writes what became final with column J of S; `column` is the address of A(l, J). Lower: that column. Upper: the block of P columns that J
+  /// completes, if it completes one; with P = 1, row J of S, which is memory column J.
+  template <int J> static BATCHLAS_DEVICE void store_final(const T (&a)[SLOTS][N], Index<J>, int l, u64 item, u64 column, u64 ld_bytes) {
     if constexpr (P == 1) {
-      store_single(a, j, column, l != IDLE);
+      store_run<J, first(J)>(a, column, l != IDLE);
     } else if constexpr (U == Uplo::Lower) {
-      store_lower(a, j, l, column);
-    } else if (j % P == P - 1 || j == N - 1) {
-      store_upper(a, j / P, l, item, ld_bytes);
+      store_lower<J>(a, l, column);
+    } else if constexpr (J % P == P - 1 || J == N - 1) {
+      store_upper<J / P>(a, l, item, ld_bytes);
     }
   }
 
@@ -68,20 +69,20 @@ private:
 
   static BATCHLAS_DEVICE void load_lower(T (&a)[SLOTS][N], int l, u64 item, u64 ld_bytes) {
     u64 column = item;
-#pragma unroll
-    for (int c = 0; c < N; c++) {
+    unroll<0, N>([&](auto index) {
+      constexpr int c = decltype(index)::VALUE;
 #pragma unroll
       for (int r = c / P; r < SLOTS; r++) {
         a[r][c] = load(within(l, r == c / P ? c % P : 0, N - r * P), column + r * P * sizeof(T), zero());
       }
       column += ld_bytes;
-    }
+    });
   }
 
-  static BATCHLAS_DEVICE void store_lower(const T (&a)[SLOTS][N], int j, int l, u64 column) {
+  template <int J> static BATCHLAS_DEVICE void store_lower(const T (&a)[SLOTS][N], int l, u64 column) {
 #pragma unroll
-    for (int r = j / P; r < SLOTS; r++) {
-      store(within(l, r == j / P ? j % P : 0, N - r * P), column + r * P * sizeof(T), a[r][j]);
+    for (int r = J / P; r < SLOTS; r++) {
+      store(within(l, r == J / P ? J % P : 0, N - r * P), column + r * P * sizeof(T), a[r][J]);
     }
   }
 
@@ -90,9 +91,9 @@ private:
 
   static BATCHLAS_DEVICE void load_upper(T (&a)[SLOTS][N], int l, u64 item, u64 ld_bytes) {
     u64 column = item;
-#pragma unroll
-    for (int i = 0; i < SLOTS * P; i++) {
-      const int r = i / P;
+    unroll<0, SLOTS * P>([&](auto index) {
+      constexpr int i = decltype(index)::VALUE;
+      constexpr int r = i / P;
 #pragma unroll
       for (int q = 0; q <= r; q++) {
         if (q * P + i % P < N) {
@@ -100,12 +101,12 @@ private:
         }
       }
       column += ld_bytes;
-    }
+    });
   }
 
   static BATCHLAS_DEVICE void transpose_blocks(T (&a)[SLOTS][N]) {
-#pragma unroll
-    for (int r = 0; r < SLOTS; r++) {
+    unroll<0, SLOTS>([&](auto index) {
+      constexpr int r = decltype(index)::VALUE;
 #pragma unroll
       for (int q = 0; q <= r; q++) {
         T block[P];
@@ -118,7 +119,7 @@ private:
           }
         }
       }
-    }
+    });
   }
 
   /// The conjugate of block (r, q) of the tile, zeros beyond column N.
@@ -129,17 +130,17 @@ private:
     }
   }
 
-  static BATCHLAS_DEVICE void store_upper(const T (&a)[SLOTS][N], int q, int l, u64 item, u64 ld_bytes) {
-    u64 column = item + q * P * ld_bytes + q * P * sizeof(T);
+  template <int Q> static BATCHLAS_DEVICE void store_upper(const T (&a)[SLOTS][N], int l, u64 item, u64 ld_bytes) {
+    u64 column = item + Q * P * ld_bytes + Q * P * sizeof(T);
 #pragma unroll
-    for (int r = q; r < SLOTS; r++) {
+    for (int r = Q; r < SLOTS; r++) {
       T block[P];
-      take_block(block, a, r, q);
+      take_block(block, a, r, Q);
       Lanes::transpose(block);
 #pragma unroll
       for (int i = 0; i < P; i++) {
         if (r * P + i < N) {
-          store(q < r ? l != IDLE : within(l, 0, i + 1), column, block[i]);
+          store(Q < r ? l != IDLE : within(l, 0, i + 1), column, block[i]);
         }
         column += ld_bytes;
       }
@@ -178,11 +179,12 @@ private:
     }
   }
 
-  template <int C = 0> static BATCHLAS_DEVICE void load_single(T (&a)[SLOTS][N], u64 column, u64 ld_bytes, bool live) {
-    if constexpr (C < N) {
-      load_run<C, first(C)>(a, column, live);
-      load_single<C + 1>(a, column + ld_bytes, ld_bytes, live);
-    }
+  static BATCHLAS_DEVICE void load_single(T (&a)[SLOTS][N], u64 column, u64 ld_bytes, bool live) {
+    unroll<0, N>([&](auto index) {
+      constexpr int c = decltype(index)::VALUE;
+      load_run<c, first(c)>(a, column, live);
+      column += ld_bytes;
+    });
   }
 
   template <int C, int K> static BATCHLAS_DEVICE void store_run(const T (&a)[SLOTS][N], u64 column, bool live) {
@@ -201,16 +203,6 @@ private:
         store4(live, column + K * sizeof(T), x[0], x[1], x[2], x[3]);
       }
       store_run<C, K + W>(a, column, live);
-    }
-  }
-
-  template <int C = 0> static BATCHLAS_DEVICE void store_single(const T (&a)[SLOTS][N], int j, u64 column, bool live) {
-    if constexpr (C < N) {
-      if (C == j) {
-        store_run<C, first(C)>(a, column, live);
-      } else {
-        store_single<C + 1>(a, j, column, live);
-      }
     }
   }
 };
