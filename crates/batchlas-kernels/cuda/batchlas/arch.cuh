@@ -1,0 +1,118 @@
+// One wrapper per hardware instruction; nothing here knows about matrices.
+//
+// Device code uses no CUDA headers: this file is the only one that names compiler intrinsics or PTX. Arithmetic is spelled with its
+// rounding mode, so that the compiler never contracts or reassociates it and every back end gives the same bits. Global memory is addressed by
+// 64-bit integers; loads and stores are predicated inside the instruction, so that a masked lane costs no branch.
+#pragma once
+#include <batchlas/integers.cuh>
+
+#define BATCHLAS_DEVICE __device__ __forceinline__
+
+namespace batchlas {
+namespace arch {
+
+/// Threads in a warp.
+constexpr int WARP = 32;
+
+BATCHLAS_DEVICE int lane() { return static_cast<int>(threadIdx.x) % WARP; }
+BATCHLAS_DEVICE int warp() { return static_cast<int>(threadIdx.x) / WARP; }
+BATCHLAS_DEVICE u64 block() { return blockIdx.x; }
+
+// Warp collectives: every lane of the warp arrives.
+
+BATCHLAS_DEVICE void sync_warp() { __syncwarp(); }
+/// Orders this thread's memory accesses as seen by its block; no load is moved past it.
+BATCHLAS_DEVICE void fence_block() { asm volatile("fence.acq_rel.cta;" ::: "memory"); }
+
+/// The value of lane `source` of the caller's group of `Width` lanes.
+template <int Width> BATCHLAS_DEVICE float shuffle(float value, int source) { return __shfl_sync(0xffffffffu, value, source, Width); }
+template <int Width> BATCHLAS_DEVICE double shuffle(double value, int source) { return __shfl_sync(0xffffffffu, value, source, Width); }
+
+/// The value of the lane whose number differs in the bits of `mask`.
+BATCHLAS_DEVICE float shuffle_xor(float value, int mask) { return __shfl_xor_sync(0xffffffffu, value, mask); }
+BATCHLAS_DEVICE double shuffle_xor(double value, int mask) { return __shfl_xor_sync(0xffffffffu, value, mask); }
+
+/// The same value under a name that the compiler cannot connect with the old one: what was derived from the old one (addresses, predicates) is then
+/// computed again where it is needed instead of being held in registers in between. One shuffle per 32 bits.
+BATCHLAS_DEVICE int renamed(int value) { return __shfl_sync(0xffffffffu, value, lane()); }
+BATCHLAS_DEVICE u64 renamed(u64 value) { return __shfl_sync(0xffffffffu, value, lane()); }
+
+// Arithmetic, rounded to nearest even.
+
+BATCHLAS_DEVICE float fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+BATCHLAS_DEVICE double fma(double a, double b, double c) { return __fma_rn(a, b, c); }
+BATCHLAS_DEVICE float mul(float a, float b) { return __fmul_rn(a, b); }
+BATCHLAS_DEVICE double mul(double a, double b) { return __dmul_rn(a, b); }
+
+/// 1 / sqrt(x) with a relative error of 2^-22 (f32) or about 2^-20 (f64); `x` positive, normal and finite.
+BATCHLAS_DEVICE float rsqrt_approx(float x) {
+  float y;
+  asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+BATCHLAS_DEVICE double rsqrt_approx(double x) {
+  double y;
+  asm("rsqrt.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(x));
+  return y;
+}
+
+/// `x` moved into the range of the normal, finite, positive numbers; a NaN too ends inside it.
+BATCHLAS_DEVICE float clamp_normal(float x) { return fminf(fmaxf(x, 1.17549435e-38f), 3.40282347e+38f); }
+BATCHLAS_DEVICE double clamp_normal(double x) {
+  const int high = min(max(__double2hiint(x), 0x00100000), 0x7fefffff);
+  return __hiloint2double(high, __double2loint(x));
+}
+
+// Global memory: `if (active)` one access of 4, 8 or 16 bytes, naturally aligned. An inactive load leaves its destination as it was.
+
+BATCHLAS_DEVICE u64 load_u64(bool active, u64 address, u64 otherwise) {
+  asm volatile("{.reg .pred p; setp.ne.u32 p, %2, 0; @p ld.global.u64 %0, [%1];}" : "+l"(otherwise) : "l"(address), "r"(static_cast<u32>(active)));
+  return otherwise;
+}
+BATCHLAS_DEVICE void load(bool active, u64 address, float &a) {
+  asm volatile("{.reg .pred p; setp.ne.u32 p, %2, 0; @p ld.global.f32 %0, [%1];}" : "+f"(a) : "l"(address), "r"(static_cast<u32>(active)));
+}
+BATCHLAS_DEVICE void load(bool active, u64 address, float &a, float &b) {
+  asm volatile("{.reg .pred p; setp.ne.u32 p, %3, 0; @p ld.global.v2.f32 {%0, %1}, [%2];}"
+               : "+f"(a), "+f"(b)
+               : "l"(address), "r"(static_cast<u32>(active)));
+}
+BATCHLAS_DEVICE void load(bool active, u64 address, float &a, float &b, float &c, float &d) {
+  asm volatile("{.reg .pred p; setp.ne.u32 p, %5, 0; @p ld.global.v4.f32 {%0, %1, %2, %3}, [%4];}"
+               : "+f"(a), "+f"(b), "+f"(c), "+f"(d)
+               : "l"(address), "r"(static_cast<u32>(active)));
+}
+BATCHLAS_DEVICE void load(bool active, u64 address, double &a) {
+  asm volatile("{.reg .pred p; setp.ne.u32 p, %2, 0; @p ld.global.f64 %0, [%1];}" : "+d"(a) : "l"(address), "r"(static_cast<u32>(active)));
+}
+BATCHLAS_DEVICE void load(bool active, u64 address, double &a, double &b) {
+  asm volatile("{.reg .pred p; setp.ne.u32 p, %3, 0; @p ld.global.v2.f64 {%0, %1}, [%2];}"
+               : "+d"(a), "+d"(b)
+               : "l"(address), "r"(static_cast<u32>(active)));
+}
+
+BATCHLAS_DEVICE void store(bool active, u64 address, i32 a) {
+  asm volatile("{.reg .pred p; setp.ne.u32 p, %2, 0; @p st.global.u32 [%0], %1;}" ::"l"(address), "r"(a), "r"(static_cast<u32>(active)) : "memory");
+}
+BATCHLAS_DEVICE void store(bool active, u64 address, float a) {
+  asm volatile("{.reg .pred p; setp.ne.u32 p, %2, 0; @p st.global.f32 [%0], %1;}" ::"l"(address), "f"(a), "r"(static_cast<u32>(active)) : "memory");
+}
+BATCHLAS_DEVICE void store(bool active, u64 address, float a, float b) {
+  asm volatile("{.reg .pred p; setp.ne.u32 p, %3, 0; @p st.global.v2.f32 [%0], {%1, %2};}" ::"l"(address), "f"(a), "f"(b), "r"(static_cast<u32>(active))
+               : "memory");
+}
+BATCHLAS_DEVICE void store(bool active, u64 address, float a, float b, float c, float d) {
+  asm volatile("{.reg .pred p; setp.ne.u32 p, %5, 0; @p st.global.v4.f32 [%0], {%1, %2, %3, %4};}" ::"l"(address), "f"(a), "f"(b), "f"(c), "f"(d),
+               "r"(static_cast<u32>(active))
+               : "memory");
+}
+BATCHLAS_DEVICE void store(bool active, u64 address, double a) {
+  asm volatile("{.reg .pred p; setp.ne.u32 p, %2, 0; @p st.global.f64 [%0], %1;}" ::"l"(address), "d"(a), "r"(static_cast<u32>(active)) : "memory");
+}
+BATCHLAS_DEVICE void store(bool active, u64 address, double a, double b) {
+  asm volatile("{.reg .pred p; setp.ne.u32 p, %3, 0; @p st.global.v2.f64 [%0], {%1, %2};}" ::"l"(address), "d"(a), "d"(b), "r"(static_cast<u32>(active))
+               : "memory");
+}
+
+} // namespace arch
+} // namespace batchlas
