@@ -113,3 +113,96 @@ fn identity<T: Scalar>(uplo: Uplo, mut a: ItemMut<'_, T>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::any::Any;
+    use std::sync::Mutex;
+
+    use batchlas_core::{Device, Event, Memory, Place, QueueError};
+
+    use super::*;
+
+    const PLACE: Place = Place::Simulated(0);
+
+    /// A queue that keeps what is launched on it.
+    struct Notes(Device, Mutex<Vec<(String, u32, Args)>>);
+
+    impl Queue for Notes {
+        fn device(&self) -> &Device {
+            &self.0
+        }
+        fn in_order(&self) -> bool {
+            true
+        }
+        unsafe fn launch(&self, launch: &Launch<'_>) -> Result<(), QueueError> {
+            let args = bytemuck::pod_read_unaligned(launch.args);
+            self.1.lock().unwrap().push((launch.kernel.entry.clone(), launch.grid, args));
+            Ok(())
+        }
+        fn alloc(&self, _: usize) -> Result<Memory, QueueError> {
+            unreachable!("quench allocates nothing")
+        }
+        fn write(&self, _: &mut Memory, _: usize, _: &[u8]) -> Result<(), QueueError> {
+            unreachable!("quench uploads nothing")
+        }
+        fn read(&self, _: &Memory, _: usize, _: &mut [u8]) -> Result<(), QueueError> {
+            unreachable!("quench waits for nothing")
+        }
+        unsafe fn zero(&self, _: u64, _: usize) -> Result<(), QueueError> {
+            unreachable!("quench zeroes nothing")
+        }
+        fn fence(&self) -> Result<(), QueueError> {
+            Ok(())
+        }
+        fn record(&self) -> Result<Event, QueueError> {
+            Ok(Event(Box::new(())))
+        }
+        fn wait(&self, _: &Event) -> Result<(), QueueError> {
+            Ok(())
+        }
+        fn synchronize(&self) -> Result<(), QueueError> {
+            unreachable!("quench waits for nothing")
+        }
+        fn as_any(&self) -> &dyn Any {
+            self
+        }
+    }
+
+    #[test]
+    fn a_device_gets_one_launch_with_the_operands_as_they_lie() {
+        let queue = Notes(Device { place: PLACE, ..Device::cpu(1) }, Mutex::default());
+        let (n, batch) = (5, 1_000_000);
+        // SAFETY: nothing here is accessed: the queue only looks at the launch.
+        unsafe {
+            let strided = MatBatchMut::<f64>::from_raw_strided(PLACE, 4096, n, n, 7, 40, batch).unwrap();
+            quench(&queue, Uplo::Upper, strided, InfoMut::from_raw(PLACE, 256, batch)).unwrap();
+            let table = MatBatchMut::<f32>::from_raw_table(PLACE, 512, 8, 8, 9, 3).unwrap();
+            let table = table.sub(1..6, 1..6).unwrap();
+            quench(&queue, Uplo::Lower, table, InfoMut::from_raw(PLACE, 256, 3)).unwrap();
+        }
+        let seen = queue.1.into_inner().unwrap();
+        let [(first, grid, strided), (second, one, table)] = &seen[..] else { panic!("two launches") };
+        assert_eq!(
+            (&**first, &**second),
+            ("batchlas::posv::quench<double>", "batchlas::posv::quench<float>")
+        );
+        assert_eq!((*grid, *one), (65_536, 1), "bounded, and one warp per item below that");
+        let Args { address, stride, offset, ld, info, n, batch, upper } = *strided;
+        assert_eq!(
+            [address, stride, offset, ld, info, n, batch, upper],
+            [4096, 40, 0, 7, 256, 5, 1_000_000, 1]
+        );
+        let Args { address, stride, offset, ld, info, n, batch, upper } = *table;
+        assert_eq!([address, stride, offset, ld, info, n, batch, upper], [512, TABLE, 10, 9, 256, 5, 3, 0]);
+    }
+
+    #[test]
+    fn constants_are_those_of_the_text() {
+        for line in [format!("THREADS = {THREADS};"), format!("WARP = {WARP};"), "TABLE = ~0ull;".to_owned()]
+        {
+            assert!(SOURCE.text.contains(&line), "{line}");
+        }
+        assert_eq!(kernels().count(), 4);
+    }
+}

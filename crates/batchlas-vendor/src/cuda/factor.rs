@@ -11,7 +11,8 @@
 use batchlas_core::seam::{FactorShape, Ran};
 use batchlas_core::validate::Operand;
 use batchlas_core::{
-    Arena, Chunk, Device, Factor, InfoMut, MatBatch, MatBatchMut, Queue, Result, Scalar, Uplo, WorkspaceMut,
+    Arena, Chunk, Device, Error, Factor, InfoMut, MatBatch, MatBatchMut, Queue, Result, Scalar, Uplo,
+    WorkspaceMut,
 };
 
 use super::library::Vendor;
@@ -56,7 +57,20 @@ impl<'a, T: Scalar> Layout<'a, T> {
     }
 }
 
+/// Whether cuSOLVER takes an order.
+fn fits(n: usize) -> Result<(), String> {
+    if n <= MAX_ORDER {
+        return Ok(());
+    }
+    Err(format!("cuSOLVER counts in 32 bits: order {n} exceeds {MAX_ORDER}"))
+}
+
 fn plan<T: Scalar>(queue: &dyn Queue, uplo: Uplo, n: usize, batch: usize) -> Result<Plan> {
+    fits(n).map_err(|reasons| Error::NotRunnable {
+        op: "potrf",
+        device: queue.device().name.clone(),
+        reasons,
+    })?;
     let single = match item_by_item(n, batch) {
         true => Some(solver(stream::of(queue)?)?.potrf_workspace::<T>(uplo, n)?),
         false => None,
@@ -67,10 +81,7 @@ fn plan<T: Scalar>(queue: &dyn Queue, uplo: Uplo, n: usize, batch: usize) -> Res
 impl<T: Scalar> Factor<T> for CudaArm {
     fn can_factor(&self, device: &Device, shape: &FactorShape) -> Result<(), String> {
         self.can(device, Vendor::Cusolver)?;
-        if shape.n > MAX_ORDER {
-            return Err(format!("cuSOLVER counts in 32 bits: order {} exceeds {MAX_ORDER}", shape.n));
-        }
-        Ok(())
+        fits(shape.n)
     }
 
     fn factor_workspace(&self, queue: &dyn Queue, uplo: Uplo, a: MatBatch<'_, T>) -> Result<usize> {
@@ -175,6 +186,9 @@ mod tests {
 
     #[test]
     fn the_largest_order_squares_into_32_bits() {
+        assert!(fits(MAX_ORDER).is_ok());
+        let why = fits(MAX_ORDER + 1).unwrap_err();
+        assert!(why.contains("46341") && why.contains("46340"), "{why}");
         assert!(MAX_ORDER * MAX_ORDER <= i32::MAX as usize);
         assert!((MAX_ORDER + 1) * (MAX_ORDER + 1) > i32::MAX as usize);
     }

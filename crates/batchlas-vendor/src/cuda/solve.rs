@@ -52,7 +52,7 @@ impl<T: Scalar> PanelSolve<T> for CudaArm {
         }
         let stream = stream::of(queue)?;
         let triangle = Triangle { side, uplo, trans, diag };
-        if item_by_item(m.max(n), batch) && a.stride().is_some() && b.stride().is_some() {
+        if item_by_item(a.rows(), batch) && a.stride().is_some() && b.stride().is_some() {
             let scratch = Scratch::new(queue, 0)?;
             let blas = scratch.blas(stream)?;
             for (a, b) in (0..batch).filter_map(|item| item_at(&a, item).zip(item_at(&b, item))) {

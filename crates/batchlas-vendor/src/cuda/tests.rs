@@ -164,7 +164,7 @@ fn without_a_product_no_library_is_asked_and_nothing_is_read() {
     // 4 lanes for 3 rows, 4 columns, 200 items: 3200 threads.
     assert_eq!(queue.take(), ["scale<float> x 13, 80 B"]);
     let no = Trans::No;
-    let mut gemm = |k, alpha, beta| {
+    let gemm = |k, alpha, beta| {
         arm.gemm(&queue, no, no, alpha, view::<f64>(3, k, 2), view(k, 5, 2), beta, view_mut(3, 5, 2))
             .unwrap();
         queue.take()
