@@ -38,7 +38,6 @@ struct AddressesArgs {
   /// Receives `batch` addresses.
   u64 table;
   u64 batch;
-  u64 element_bytes;
 };
 
 /// The caller's matrices of order n and packed squares of the same order, one triangle of which is copied.
@@ -83,7 +82,7 @@ struct ScaleArgs {
 };
 
 static_assert(sizeof(Items) == 32, "as in staging.rs");
-static_assert(sizeof(AddressesArgs) == 56, "as in staging.rs");
+static_assert(sizeof(AddressesArgs) == 48, "as in staging.rs");
 static_assert(sizeof(TriangleArgs) == 88, "as in staging.rs");
 static_assert(sizeof(StatusArgs) == 40, "as in staging.rs");
 static_assert(sizeof(ScaleArgs) == 80, "as in staging.rs");
@@ -135,14 +134,10 @@ inline u64 first_row(u32 upper, u64 j) { return upper ? 0 : j; }
 inline u64 end_row(u32 upper, u64 j, u64 n) { return upper ? j + 1 : n; }
 
 /// table[b] = address of item b.
-__global__ void __launch_bounds__(THREADS) addresses(const AddressesArgs args) {
-  u64 *const table = reinterpret_cast<u64 *>(args.table);
+template <class T> __global__ void __launch_bounds__(THREADS) addresses(const AddressesArgs args) {
+  T **const table = reinterpret_cast<T **>(args.table);
   const u64 step = u64(gridDim.x) * THREADS;
-  for (u64 b = u64(blockIdx.x) * THREADS + threadIdx.x; b < args.batch; b += step)
-    table[b] = reinterpret_cast<u64>(matrix<char>({args.items.address,
-                                                   args.items.stride == TABLE ? TABLE : args.items.stride * args.element_bytes,
-                                                   args.items.offset * args.element_bytes, 0},
-                                                  b));
+  for (u64 b = u64(blockIdx.x) * THREADS + threadIdx.x; b < args.batch; b += step) table[b] = matrix<T>(args.items, b);
 }
 
 /// Square = triangle of the item with a real diagonal, and zeros in the other triangle; the table of the squares; no status.
