@@ -17,4 +17,5 @@ mod quench;
 mod route;
 
 pub use problem::Problem;
+pub use quench::kernels;
 pub use route::{POSV, POTRS, Posv};
