@@ -291,6 +291,15 @@ pub enum QueueError {
         /// The queue's place.
         place: Place,
     },
+    /// The compiled kernel breaks its promise and does not run here; another family may.
+    #[error("kernel `{entry}` is refused: {source}")]
+    Refused {
+        /// The kernel's name expression.
+        entry: String,
+        /// Which rules it breaks.
+        #[source]
+        source: Arc<dyn std::error::Error + Send + Sync>,
+    },
     /// An event or a buffer of one kind of queue was given to another.
     #[error("the {what} belongs to another kind of queue than one on {place}")]
     Foreign {

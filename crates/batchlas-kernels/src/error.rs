@@ -239,7 +239,7 @@ impl Error {
     /// `std::error::Error::source` does not lead here, since it passes through an `Arc`.
     pub fn behind(error: &QueueError) -> Option<&Error> {
         match error {
-            QueueError::Runtime { source, .. } => source.downcast_ref(),
+            QueueError::Runtime { source, .. } | QueueError::Refused { source, .. } => source.downcast_ref(),
             _ => None,
         }
     }

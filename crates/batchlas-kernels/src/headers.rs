@@ -19,7 +19,15 @@ macro_rules! embed {
 }
 
 /// Every shared header, sorted by name.
-pub const HEADERS: &[Header<'static>] = embed!["batchlas/integers.cuh"];
+pub const HEADERS: &[Header<'static>] = embed![
+    "batchlas/arch.cuh",
+    "batchlas/integers.cuh",
+    "batchlas/memory.cuh",
+    "batchlas/partition.cuh",
+    "batchlas/scalar.cuh",
+    "batchlas/tile.cuh",
+    "batchlas/unroll.cuh",
+];
 
 #[cfg(test)]
 mod tests {

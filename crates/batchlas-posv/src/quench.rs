@@ -161,6 +161,12 @@ mod tests {
         fn wait(&self, _: &Event) -> Result<(), QueueError> {
             Ok(())
         }
+        fn seconds_between(&self, _: &Event, _: &Event) -> Result<f64, QueueError> {
+            unreachable!("nothing is timed")
+        }
+        fn copy(&self, _: &Memory, _: &mut Memory) -> Result<(), QueueError> {
+            unreachable!("nothing is copied")
+        }
         fn synchronize(&self) -> Result<(), QueueError> {
             unreachable!("quench waits for nothing")
         }

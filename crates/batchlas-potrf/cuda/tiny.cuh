@@ -5,7 +5,7 @@
 // the scale of the column; the scaled column is made known to all lanes of the partition; every lane updates its rows, one broadcast value serving
 // all rows of the lane that lie below it. Of a diagonal element only the real part is used, and its root is stored with imaginary part zero.
 //
-// info[item] = 0, or the 1-based order of the first leading minor that is not positive; a NaN pivot counts as not positive. A failed item is
+// info[item] = 0, or the 1-based order of the first leading minor whose pivot is not positive and finite. A failed item is
 // finished like every other, by value selection: from the failing column k on all multipliers are zero. It then holds, in the stored triangle, columns
 // 1 .. k-1 of the factor of its leading minor and zeros from column k on (or NaN where the trailing matrix was not finite). No other item is touched.
 //
@@ -16,14 +16,14 @@
 
 namespace batchlas {
 
-/// The operands of a launch. Sizes in bytes are 64-bit; `ld_bytes` and `stride_bytes` are multiples of the size of an element.
+/// The operands of a launch. Sizes in bytes are 64-bit; `ld_bytes` and `item_bytes` are multiples of the size of an element.
 struct PotrfTinyArgs {
   /// Layout::Strided: address of item 0. Layout::Pointers: address of the table of item addresses. Aligned to an element (a table: to 8 bytes).
   u64 a;
   /// Bytes from a column to the next, at least N elements.
   u64 ld_bytes;
-  /// Bytes from an item to the next; unused for Layout::Pointers.
-  u64 stride_bytes;
+  /// Layout::Strided: bytes from an item to the next. Layout::Pointers: bytes from an address in the table to its item.
+  u64 item_bytes;
   /// Number of items.
   u64 batch;
   /// Address of `batch` 32-bit integers, or 0 if the caller does not want them.
@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(arch::WARP *Warps, MinBlocks) potrf_tiny(const
 
   const u64 matrix = (arch::block() * Warps + arch::warp()) * Lanes::PER_WARP + Lanes::index();
   const bool live = matrix < args.batch;
-  const u64 item = item_address<L>(args.a, args.stride_bytes, matrix, live);
+  const u64 item = item_address<L>(args.a, args.item_bytes, matrix, live);
 
   T a[SLOTS][N];
   const int l = Lanes::lane();
@@ -93,7 +93,7 @@ __global__ void __launch_bounds__(arch::WARP *Warps, MinBlocks) potrf_tiny(const
     // Stepwise: always true, which the compiler cannot know. All of the tile is live on both sides of the branch, so arithmetic stays in its column.
     if (Rate == Pace::Free || args.ld_bytes > j * sizeof(T)) {
       const R d = Lanes::broadcast(real_part(a[j / P][j]), j % P);
-      const bool positive = info == 0 && d > 0;
+      const bool positive = info == 0 && positive_and_finite(d);
       info = positive || info != 0 ? info : j + 1;
       const Pivot<R> p = pivot(d, positive);
 #pragma unroll

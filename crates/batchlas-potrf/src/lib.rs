@@ -16,6 +16,7 @@
 
 mod problem;
 mod route;
+pub mod tiny;
 
 pub use problem::Problem;
 pub use route::{Potrf, VOCABULARY};

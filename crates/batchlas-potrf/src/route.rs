@@ -2,23 +2,25 @@
 
 use batchlas_core::seam::FactorShape;
 use batchlas_core::{
-    Device, Error, Factor, InfoMut, MatBatch, MatBatchMut, Queue, Ran, Result, Scalar, Uplo, WorkspaceMut,
+    Device, Error, Factor, InfoMut, MatBatch, MatBatchMut, Queue, QueueError, Ran, Result, Scalar, Uplo,
+    WorkspaceMut,
 };
 use batchlas_select::{
     Candidate, Class, ExactField, Key, LogField, Pin, Refusal, Retired, Route, Selector, Spelling, Vocabulary,
 };
 
 use crate::problem::Problem;
+use crate::tiny;
 
 const OP: &str = "potrf";
 
 /// What a factorisation can be run by. The work grows as `n^3 * batch`, hence the weights of the key.
 pub static VOCABULARY: Vocabulary = Vocabulary {
     op: OP,
-    candidates: &[Candidate { family: "vendor", class: Class::Vendor, knobs: &[] }],
+    candidates: &[tiny::CANDIDATE, Candidate { family: "vendor", class: Class::Vendor, knobs: &[] }],
     last_resort: &["vendor"],
     retired: &[
-        Retired { alias: "native:tiny", instead: "vendor" },
+        Retired { alias: "native:tiny", instead: "tiny" },
         Retired { alias: "native:cta", instead: "vendor" },
         Retired { alias: "native:lpanel", instead: "vendor" },
         Retired { alias: "native:blocked", instead: "vendor" },
@@ -46,6 +48,7 @@ impl<T: Scalar> Potrf<'_, T> {
     /// The reason why not.
     pub fn can_run(&self, device: &Device, shape: &FactorShape, family: &Spelling) -> Result<(), Refusal> {
         match (family.family(), self.vendor) {
+            ("tiny", _) => tiny::can_run(device, T::DTYPE, shape, family),
             ("vendor", Some(vendor)) => Ok(vendor.can_factor(device, shape)?),
             ("vendor", None) => Err("no vendor arm is wired".into()),
             (other, _) => Err(format!("potrf has no family {other}").into()),
@@ -61,9 +64,19 @@ impl<T: Scalar> Potrf<'_, T> {
     }
 
     /// Sizing and running choose by this one function.
-    fn route<'a>(&'a self, device: &Device, problem: &Problem, key: &'a Key) -> Result<Route<'a>> {
-        Ok(self.selector.route(&VOCABULARY, problem.dtype, device, key, self.pin, |family| {
-            self.can_run(device, &problem.shape(), family)
+    fn route<'a>(
+        &'a self,
+        device: &Device,
+        problem: &Problem,
+        key: &'a Key,
+        refused: &[(Spelling, Refusal)],
+    ) -> Result<Route<'a>> {
+        Ok(self.selector.route(&VOCABULARY, problem.dtype, device, key, self.pin, |family| match refused
+            .iter()
+            .find(|(spelling, _)| spelling == family)
+        {
+            Some((_, refusal)) => Err(refusal.clone()),
+            None => self.can_run(device, &problem.shape(), family),
         })?)
     }
 }
@@ -79,7 +92,7 @@ impl<T: Scalar> Factor<T> for Potrf<'_, T> {
             return Ok(0);
         }
         let key = Self::key(&problem)?;
-        match self.route(queue.device(), &problem, &key)?.family() {
+        match self.route(queue.device(), &problem, &key, &[])?.family() {
             "vendor" => self.vendor()?.factor_workspace(queue, uplo, a),
             _ => Ok(0),
         }
@@ -89,9 +102,9 @@ impl<T: Scalar> Factor<T> for Potrf<'_, T> {
         &self,
         queue: &dyn Queue,
         uplo: Uplo,
-        a: MatBatchMut<'_, T>,
+        mut a: MatBatchMut<'_, T>,
         mut info: InfoMut<'_>,
-        workspace: WorkspaceMut<'_>,
+        mut workspace: WorkspaceMut<'_>,
     ) -> Result<Ran> {
         let problem = Problem::new(uplo, &a.rb(), queue.device().place)?;
         info.validate(OP, problem.batch, queue.device().place)?;
@@ -100,13 +113,26 @@ impl<T: Scalar> Factor<T> for Potrf<'_, T> {
             return Ok(Ran::nothing(OP));
         }
         let key = Self::key(&problem)?;
-        self.route(queue.device(), &problem, &key)?.run(|family| match family.family() {
-            "vendor" => {
-                let need = self.vendor()?.factor_workspace(queue, uplo, a.rb())?;
-                workspace.validate(OP, need, queue.device().place)?;
-                self.vendor()?.factor(queue, uplo, a, info, workspace)
+        let mut refused = Vec::new();
+        loop {
+            let route = self.route(queue.device(), &problem, &key, &refused)?;
+            let family = route.choice().spelling;
+            let ran = route.run(|family| match family.family() {
+                "tiny" => tiny::run(queue, uplo, a.rb_mut(), info.rb_mut(), family),
+                "vendor" => {
+                    let need = self.vendor()?.factor_workspace(queue, uplo, a.rb())?;
+                    workspace.validate(OP, need, queue.device().place)?;
+                    self.vendor()?.factor(queue, uplo, a.rb_mut(), info.rb_mut(), workspace.rb_mut())
+                }
+                other => Err(Error::Internal(format!("potrf chose {other}, which it cannot run"))),
+            });
+            match ran {
+                // The compiled kernel broke its promise: the next candidate's turn. An exact pin has none and says so.
+                Err(Error::Queue(QueueError::Refused { entry, source })) => {
+                    refused.push((family, format!("`{entry}` is refused: {source}").into()));
+                }
+                done => return done,
             }
-            other => Err(Error::Internal(format!("potrf chose {other}, which it cannot run"))),
-        })
+        }
     }
 }

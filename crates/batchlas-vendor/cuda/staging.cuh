@@ -182,8 +182,8 @@ template <class T> __global__ void __launch_bounds__(THREADS) fold(const Triangl
   });
 }
 
-/// info = the first of: what the vendor reported, and the first diagonal element of the factor that is not positive
-/// (NaN is not). A warp per item. An element before the reported one is a final pivot's root, or the untouched diagonal,
+/// info = the first of: what the vendor reported, and the first diagonal element of the factor that is not positive and
+/// finite. A warp per item. An element before the reported one is a final pivot's root, or the untouched diagonal,
 /// which bounds the pivot from above: if it is not positive, neither is the pivot.
 template <class T> __global__ void __launch_bounds__(THREADS) status(const StatusArgs args) {
   const u32 lane = threadIdx.x % WARP;
@@ -192,7 +192,9 @@ template <class T> __global__ void __launch_bounds__(THREADS) status(const Statu
     const T *const square = square_of<T>(args.square, args.n, item);
     u32 first = ~0u;
     for (u64 j = lane; j < args.n; j += WARP) {
-      if (!(real_part(square[j * args.n + j]) > 0)) {
+      const auto root = real_part(square[j * args.n + j]);
+      // Inf - Inf is not 0.
+      if (!(root > 0 && root - root == 0)) {
         first = u32(j) + 1;
         break;
       }

@@ -1,12 +1,15 @@
 //! A device, its queue, and everything that is wired to it.
 
-use batchlas_core::{Buffer, CpuQueue, Device, Factor, PanelSolve, Queue, Result, TrailingUpdate};
+use batchlas_core::{
+    Buffer, CpuQueue, Device, Factor, PanelSolve, Queue, QueueError, Result, TrailingUpdate,
+};
 use batchlas_gemm::Gemm;
+use batchlas_kernels::cuda::CudaQueue;
 use batchlas_posv::Posv;
 use batchlas_potrf::Potrf;
 use batchlas_select::{Environment, Pin, Recorder, Selector, Vocabulary};
 use batchlas_trsm::Trsm;
-use batchlas_vendor::{Element, FaerArm};
+use batchlas_vendor::{CudaArm, Element, FaerArm};
 
 use std::sync::Arc;
 
@@ -23,10 +26,19 @@ pub static VOCABULARIES: &[&Vocabulary] = &[
     &batchlas_posv::POTRS,
 ];
 
+/// The vendor arm that belongs to a queue.
+#[derive(Debug)]
+enum Arm {
+    Faer(FaerArm),
+    Cuda(CudaArm),
+    None,
+}
+
 /// Where operations run: a queue on one device, the tables that choose families for it, and the arms behind the seams.
 #[derive(Debug)]
 pub struct Context {
     queue: Box<dyn Queue>,
+    arm: Arm,
     selector: Selector,
 }
 
@@ -36,7 +48,23 @@ impl Context {
     /// # Errors
     /// A malformed `BATCHLAS_*` variable or table; the system refuses threads.
     pub fn new() -> Result<Self> {
-        Self::cpu(0)
+        match CudaQueue::new(0) {
+            Ok(queue) => Self::on(Box::new(queue), Environment::process().clone()),
+            Err(reason) => {
+                tracing::info!("no GPU is usable, running on the CPU: {reason}");
+                Self::cpu(0)
+            }
+        }
+    }
+
+    /// The CUDA device with this ordinal, on a stream of its own.
+    ///
+    /// # Errors
+    /// The device or the driver is not usable, and why; a malformed `BATCHLAS_*` variable or table.
+    pub fn cuda(ordinal: u32) -> Result<Self> {
+        let queue = CudaQueue::new(ordinal)
+            .map_err(|error| QueueError::runtime(format!("opening cuda:{ordinal}"), error))?;
+        Self::on(Box::new(queue), Environment::process().clone())
     }
 
     /// The CPU with a pool of `threads` threads; 0 means one per core.
@@ -53,7 +81,12 @@ impl Context {
     /// A malformed `BATCHLAS_*` variable or table.
     pub fn on(queue: Box<dyn Queue>, environment: Environment) -> Result<Self> {
         let selector = Selector::new(VOCABULARIES, TABLES, environment, false)?;
-        Ok(Context { queue, selector })
+        let arm = match queue.as_any().downcast_ref::<CudaQueue>() {
+            Some(cuda) => Arm::Cuda(CudaArm::new(cuda.ordinal())),
+            None if queue.cpu().is_some() => Arm::Faer(FaerArm),
+            None => Arm::None,
+        };
+        Ok(Context { queue, arm, selector })
     }
 
     /// The same context that also reports every executed operation, with its decision, to `recorder`.
@@ -98,15 +131,27 @@ impl Context {
     }
 
     fn vendor_factor<T: Element>(&self) -> Option<&dyn Factor<T>> {
-        Some(&FaerArm)
+        match &self.arm {
+            Arm::Faer(arm) => Some(arm),
+            Arm::Cuda(arm) => Some(arm),
+            Arm::None => None,
+        }
     }
 
     fn vendor_solve<T: Element>(&self) -> Option<&dyn PanelSolve<T>> {
-        Some(&FaerArm)
+        match &self.arm {
+            Arm::Faer(arm) => Some(arm),
+            Arm::Cuda(arm) => Some(arm),
+            Arm::None => None,
+        }
     }
 
     fn vendor_update<T: Element>(&self) -> Option<&dyn TrailingUpdate<T>> {
-        Some(&FaerArm)
+        match &self.arm {
+            Arm::Faer(arm) => Some(arm),
+            Arm::Cuda(arm) => Some(arm),
+            Arm::None => None,
+        }
     }
 
     /// The routed factorisation with its arms.

@@ -10,12 +10,12 @@ namespace batchlas {
 /// How a batch is laid out: items a constant stride apart, or a table of device addresses.
 enum class Layout { Strided, Pointers };
 
-/// The address of item `item`. The table of a pointer array is read only if `live`.
-template <Layout L> BATCHLAS_DEVICE u64 item_address(u64 base, u64 stride_bytes, u64 item, bool live) {
+/// The address of item `item`: `item_bytes` from the item before it, or from the address in the table, which is read only if `live`.
+template <Layout L> BATCHLAS_DEVICE u64 item_address(u64 base, u64 item_bytes, u64 item, bool live) {
   if constexpr (L == Layout::Strided) {
-    return base + item * stride_bytes;
+    return base + item * item_bytes;
   } else {
-    return arch::load_u64(live, base + item * sizeof(u64), 0);
+    return arch::load_u64(live, base + item * sizeof(u64), 0) + item_bytes;
   }
 }
 

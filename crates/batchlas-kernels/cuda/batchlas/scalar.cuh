@@ -66,6 +66,10 @@ template <class R> BATCHLAS_DEVICE Complex<R> sub_mul_conj(Complex<R> c, Complex
   return {arch::fma(-a.im, b.im, arch::fma(-a.re, b.re, c.re)), arch::fma(a.re, b.im, arch::fma(-a.im, b.re, c.im))};
 }
 
+/// Whether a pivot can be factored by; false for NaN.
+BATCHLAS_DEVICE bool positive_and_finite(f32 d) { return d > 0 && d <= 3.40282347e+38f; }
+BATCHLAS_DEVICE bool positive_and_finite(f64 d) { return d > 0 && d <= 1.7976931348623157e+308; }
+
 /// The square root of a pivot, and the reciprocal that scales the column below it.
 template <class R> struct Pivot {
   R root, inverse;
@@ -76,9 +80,8 @@ template <class R> struct Pivot {
 // f32: |e| <= 2^-22, one Newton step, whose own error (3/2) e^2 is below 2^-43. f64: |e| <= 2^-19, one step of third order, error (5/2) e^3 below
 // 2^-55. In both the reciprocal is left with the rounding of its last operation, under 1 ulp; the root is then corrected by half its own residual
 // over itself, which leaves the last rounding: exact for perfect squares.
-// A pivot below the smallest normal number is taken as that number for the reciprocal (a change of at most 2^-126, or 2^-1022, in the diagonal). An
-// infinite pivot has an infinite root, and a reciprocal so small that the column below it vanishes beside any finite pivot.
-// A pivot that is not `positive` has reciprocal and root zero (NaN root if the pivot is not finite).
+// A pivot below the smallest normal number is taken as that number for the reciprocal (a change of at most 2^-126, or 2^-1022, in the diagonal). A pivot
+// that is not `positive` has reciprocal and root zero (NaN root if the pivot is not finite).
 BATCHLAS_DEVICE Pivot<f32> pivot(f32 d, bool positive) {
   const f32 x = arch::clamp_normal(d);
   const f32 y = arch::rsqrt_approx(x);

@@ -383,12 +383,35 @@ impl Stream {
         let mut raw = ptr::null_mut();
         // SAFETY: the pointer is to a live handle.
         check("cuEventCreate", unsafe {
-            sys::cuEventCreate(&mut raw, sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32)
+            sys::cuEventCreate(&mut raw, sys::CUevent_flags::CU_EVENT_DEFAULT as u32)
         })?;
         let event = Event { raw, context: Arc::clone(&self.context) };
         // SAFETY: both are live and of one context.
         check("cuEventRecord", unsafe { sys::cuEventRecord(event.raw, self.raw) })?;
         Ok(event)
+    }
+
+    /// Seconds from one event to a later one, waiting for the later one. The resolution is about half a microsecond.
+    pub(crate) fn seconds_between(&self, earlier: &Event, later: &Event) -> Result<f64, Error> {
+        self.bind()?;
+        let mut milliseconds = 0f32;
+        // SAFETY: both events are live and recorded.
+        check("cuEventSynchronize", unsafe { sys::cuEventSynchronize(later.raw) })?;
+        // SAFETY: as above; the pointer is to a live float.
+        check("cuEventElapsedTime", unsafe {
+            sys::cuEventElapsedTime_v2(&mut milliseconds, earlier.raw, later.raw)
+        })?;
+        Ok(f64::from(milliseconds) * 1e-3)
+    }
+
+    /// Enqueues a copy between two ranges of device memory.
+    ///
+    /// # Safety
+    /// Both ranges are device memory of this context; nothing else uses the destination except work in stream order.
+    pub(crate) unsafe fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<(), Error> {
+        self.bind()?;
+        // SAFETY: the caller's promise.
+        check("cuMemcpyDtoDAsync", unsafe { sys::cuMemcpyDtoDAsync_v2(to, from, bytes, self.raw) })
     }
 
     pub(crate) fn wait(&self, event: &Event) -> Result<(), Error> {

@@ -125,6 +125,9 @@ impl CudaQueue {
     }
 
     fn kernel_failed(&self, kernel: &Kernel, error: Error) -> QueueError {
+        if let Error::Residency(_) = error {
+            return QueueError::Refused { entry: kernel.entry.clone(), source: Arc::new(error) };
+        }
         self.failed(&format!("kernel `{}` of {}", kernel.entry, kernel.source.name), error)
     }
 
@@ -142,6 +145,10 @@ impl CudaQueue {
         let what = format!("loading the kernel `{}`", kernel.entry);
         self.refuse_in_capture(&what, "prepare it before the capture")?;
         self.device.load(kernel).map_err(|error| self.kernel_failed(kernel, error))
+    }
+
+    fn event<'e>(&self, event: &'e core::Event) -> Result<&'e Event, QueueError> {
+        event.0.downcast_ref().ok_or(QueueError::Foreign { what: "event", place: self.place() })
     }
 
     fn memory<'m>(&self, memory: &'m Memory) -> Result<&'m DeviceMemory, QueueError> {
@@ -275,9 +282,25 @@ impl Queue for CudaQueue {
         Ok(core::Event(Box::new(event)))
     }
 
+    fn seconds_between(&self, earlier: &core::Event, later: &core::Event) -> Result<f64, QueueError> {
+        self.stream
+            .seconds_between(self.event(earlier)?, self.event(later)?)
+            .map_err(|error| self.failed("timing between two events", error))
+    }
+
+    fn copy(&self, from: &Memory, to: &mut Memory) -> Result<(), QueueError> {
+        to.check_range(0, from.bytes())?;
+        let (source, target) = (self.memory(from)?, self.memory(to)?);
+        if source.bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: both are allocations of this device, and the target is at least as large.
+        unsafe { self.stream.copy(source.address, target.address, source.bytes) }
+            .map_err(|error| self.failed(&format!("copying {} bytes on the device", source.bytes), error))
+    }
+
     fn wait(&self, event: &core::Event) -> Result<(), QueueError> {
-        let foreign = QueueError::Foreign { what: "event", place: self.place() };
-        let event = event.0.downcast_ref::<Event>().ok_or(foreign)?;
+        let event = self.event(event)?;
         self.stream.wait(event).map_err(|error| self.failed("waiting for an event", error))
     }
 

@@ -2,7 +2,8 @@
 
 use std::ffi::c_void;
 
-use batchlas_core::{Error, Queue, QueueError, Result};
+use batchlas_core::{Error, Queue, Result};
+use batchlas_kernels::cuda::CudaQueue;
 
 /// A stream whose context is current in the calling thread.
 #[derive(Clone, Copy, Debug)]
@@ -20,22 +21,4 @@ pub(crate) fn of(queue: &dyn Queue) -> Result<Stream> {
     })?;
     queue.bind()?;
     Ok(Stream { raw: queue.raw_stream(), ordinal: queue.ordinal() })
-}
-
-// Stands in for `batchlas_kernels::CudaQueue` until that lands: delete this type and import that one.
-struct CudaQueue {
-    raw: usize,
-    ordinal: u32,
-}
-
-impl CudaQueue {
-    fn bind(&self) -> Result<(), QueueError> {
-        Ok(())
-    }
-    fn raw_stream(&self) -> *mut c_void {
-        self.raw as *mut c_void
-    }
-    fn ordinal(&self) -> u32 {
-        self.ordinal
-    }
 }

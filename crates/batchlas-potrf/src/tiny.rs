@@ -1,0 +1,237 @@
+//! `tiny`: the whole matrix in registers, orders up to 32, one launch, no scratch.
+//!
+//! `lanes` lanes of a warp share one matrix, so a warp holds `32 / lanes` of them; lane `l` owns rows `l`, `l + lanes`,
+//! ... The exact order is a template parameter: order 17 does not pay for 32. Geometry and argument list of
+//! `cuda/tiny.cuh`, which has the algorithm.
+#![allow(unsafe_code)]
+
+use batchlas_core::seam::FactorShape;
+use batchlas_core::{
+    Device, Dtype, InfoMut, Kernel, KernelSource, Launch, MatBatchMut, Promise, Queue, Ran, Result, Scalar,
+    Uplo,
+};
+use batchlas_select::{Candidate, Class, Knob, Refusal, Spelling, Values};
+use bytemuck::{Pod, Zeroable};
+
+/// Largest order.
+pub const MAX_N: usize = 32;
+
+/// Warps of a work-group. More would only round small batches up further: nothing is shared between warps.
+const WARPS: u32 = 4;
+
+const THREADS: u32 = 32 * WARPS;
+
+static SOURCE: KernelSource =
+    KernelSource { name: "batchlas-potrf/cuda/tiny.cuh", text: include_str!("../cuda/tiny.cuh") };
+
+/// The family and its knobs. Each knob that is left out is decided by [`Knobs::new`].
+pub(crate) const CANDIDATE: Candidate = Candidate {
+    family: "tiny",
+    class: Class::Native,
+    knobs: &[
+        Knob { name: "lanes", values: Values::OneOf(&[1, 2, 4, 8, 16, 32]), required: false },
+        Knob { name: "send", values: Values::Words(&["shuffle", "shared"]), required: false },
+        Knob { name: "pace", values: Values::Words(&["free", "stepwise"]), required: false },
+        Knob { name: "blocks", values: Values::Range { min: 1, max: 16, step: 1 }, required: false },
+    ],
+};
+
+/// The kernel's one parameter.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+struct Args {
+    /// Address of item 0, or of the table of item addresses.
+    a: u64,
+    /// Bytes from a column to the next.
+    ld_bytes: u64,
+    /// Bytes from an item to the next, or from an address in the table to its item.
+    item_bytes: u64,
+    /// Number of items.
+    batch: u64,
+    /// Address of the statuses, or 0.
+    info: u64,
+}
+
+/// One setting of the family's knobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Knobs {
+    /// Lanes that share a matrix.
+    pub lanes: u32,
+    /// Whether a column reaches the other lanes through shared memory; otherwise by shuffles.
+    pub shared: bool,
+    /// Whether the compiler may mix the work of several columns.
+    pub free: bool,
+    /// Work-groups per multiprocessor that the register allocation must allow.
+    pub blocks: u32,
+}
+
+impl Knobs {
+    /// The knobs of a spelling; what it leaves out is set so that every order compiles without a frame or a spill.
+    pub fn new(dtype: Dtype, n: usize, family: &Spelling) -> Knobs {
+        let word = |name, given: &str| family.knob(name).map(|value| value.to_string() == given);
+        let lanes = family.int("lanes").unwrap_or(default_lanes(dtype, n));
+        Knobs {
+            lanes,
+            shared: word("send", "shared").unwrap_or(false) && lanes > 1,
+            free: word("pace", "free").unwrap_or(n <= 4),
+            blocks: family.int("blocks").unwrap_or(1),
+        }
+    }
+
+    /// Matrices of one work-group.
+    fn per_group(&self) -> u64 {
+        u64::from(THREADS / self.lanes)
+    }
+}
+
+/// Few rows per lane for wide types, so that the tile stays within the register budget; at most one idle lane row.
+fn default_lanes(dtype: Dtype, n: usize) -> u32 {
+    let rows = match dtype {
+        Dtype::F32 => 4,
+        Dtype::F64 | Dtype::C32 => 2,
+        Dtype::C64 => 1,
+    };
+    let lanes = n.div_ceil(rows).next_power_of_two().clamp(1, 32);
+    u32::try_from(lanes).unwrap_or(32)
+}
+
+/// The kernel of one setting. `table`: a pointer-array batch; `aligned`: all columns start on 16 bytes, which only a
+/// single lane profits from.
+pub fn kernel(dtype: Dtype, n: usize, uplo: Uplo, table: bool, aligned: bool, knobs: &Knobs) -> Kernel {
+    let scalar = dtype.name();
+    let uplo = if uplo == Uplo::Lower { "Lower" } else { "Upper" };
+    let layout = if table { "Pointers" } else { "Strided" };
+    let send = if knobs.shared { "Shared" } else { "Shuffle" };
+    let pace = if knobs.free { "Free" } else { "Stepwise" };
+    let aligned = aligned && knobs.lanes == 1;
+    let Knobs { lanes, blocks, .. } = *knobs;
+    Kernel {
+        source: &SOURCE,
+        entry: format!(
+            "batchlas::potrf_tiny<batchlas::{scalar}, {n}, {lanes}, batchlas::Uplo::{uplo}, \
+             batchlas::Layout::{layout}, {aligned}, batchlas::Broadcast::{send}, batchlas::Stores::Eager, \
+             batchlas::Pace::{pace}, {WARPS}, {blocks}>"
+        ),
+        promise: Promise { threads: THREADS, min_blocks: blocks, max_dynamic_shared: 0 },
+    }
+}
+
+/// Whether the family serves a problem: correctness only.
+pub(crate) fn can_run(
+    device: &Device,
+    dtype: Dtype,
+    shape: &FactorShape,
+    family: &Spelling,
+) -> Result<(), Refusal> {
+    let FactorShape { n, .. } = *shape;
+    if !device.is_gpu() || !device.has_sg32 {
+        return Err("tiny needs a GPU with 32-wide warps".into());
+    }
+    if device.max_work_group < THREADS {
+        return Err(
+            format!("tiny needs work-groups of {THREADS}, the device has {}", device.max_work_group).into()
+        );
+    }
+    if n > MAX_N {
+        return Err(format!("n = {n}, tiny serves n <= {MAX_N}").into());
+    }
+    let lanes = Knobs::new(dtype, n, family).lanes as usize;
+    if lanes > 1 && lanes >= 2 * n {
+        return Err(format!("{lanes} lanes are more than the {n} rows of a matrix can use").into());
+    }
+    if lanes == 1 && family.knob("send").is_some_and(|send| send.to_string() == "shared") {
+        return Err("a single lane has nobody to send a column to".into());
+    }
+    Ok(())
+}
+
+/// Enqueues the factorisation.
+pub(crate) fn run<T: Scalar>(
+    queue: &dyn Queue,
+    uplo: Uplo,
+    a: MatBatchMut<'_, T>,
+    info: InfoMut<'_>,
+    family: &Spelling,
+) -> Result<Ran> {
+    let bytes = size_of::<T>() as u64;
+    let knobs = Knobs::new(T::DTYPE, a.rows(), family);
+    let (address, offset) = a.address();
+    let args = Args {
+        a: address,
+        ld_bytes: a.ld() as u64 * bytes,
+        item_bytes: a.stride().unwrap_or(offset) as u64 * bytes,
+        batch: a.batch() as u64,
+        info: info.address(),
+    };
+    let aligned = a.stride().is_some()
+        && [args.a, args.ld_bytes, args.item_bytes].iter().all(|address| address.is_multiple_of(16));
+    let kernel = kernel(T::DTYPE, a.rows(), uplo, a.stride().is_none(), aligned, &knobs);
+    let grid = args.batch.div_ceil(knobs.per_group());
+    let grid = u32::try_from(grid).map_err(|_| batchlas_core::ArgumentError::TooLarge {
+        operand: "A",
+        rows: a.rows(),
+        cols: a.cols(),
+        ld: a.ld(),
+        stride: a.stride().unwrap_or(0),
+        batch: a.batch(),
+    })?;
+    let launch = Launch { kernel: &kernel, grid, dynamic_shared: 0, args: bytemuck::bytes_of(&args) };
+    // SAFETY: `Args` is the parameter struct of this kernel, and its addresses are those of a view and an `info` span
+    // that are exclusively borrowed for work on this queue.
+    unsafe { queue.launch(&launch)? };
+    Ok(Ran::leaf("potrf", family.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::VOCABULARY;
+    use batchlas_core::Place;
+
+    fn gpu() -> Device {
+        Device {
+            place: Place::Simulated(0),
+            arch: "sm_90".into(),
+            max_work_group: 1024,
+            has_sg32: true,
+            ..Device::cpu(1)
+        }
+    }
+
+    fn check(text: &str, n: usize, device: &Device) -> Result<(), Refusal> {
+        let family = VOCABULARY.spelling(text).unwrap();
+        can_run(device, Dtype::F32, &FactorShape { uplo: Uplo::Lower, n, batch: 1 }, &family)
+    }
+
+    #[test]
+    fn every_order_runs_by_default_and_the_next_does_not() {
+        for n in 1..=MAX_N {
+            assert_eq!(check("tiny", n, &gpu()), Ok(()), "n = {n}");
+        }
+        assert!(check("tiny", MAX_N + 1, &gpu()).unwrap_err().to_string().contains("n <= 32"));
+        assert!(check("tiny", 4, &Device::cpu(1)).is_err());
+        assert!(check("tiny", 4, &Device { max_work_group: 64, ..gpu() }).is_err());
+    }
+
+    #[test]
+    fn knobs_that_make_no_kernel_are_refused() {
+        assert_eq!(check("tiny:lanes=8", 5, &gpu()), Ok(()));
+        assert!(check("tiny:lanes=8", 4, &gpu()).is_err(), "half of the lanes would be idle");
+        assert_eq!(check("tiny:lanes=1", 1, &gpu()), Ok(()));
+        assert!(check("tiny:lanes=1:send=shared", 4, &gpu()).is_err());
+    }
+
+    #[test]
+    fn the_entry_names_every_template_parameter() {
+        let family = VOCABULARY.spelling("tiny:lanes=8:send=shared:pace=free:blocks=7").unwrap();
+        let knobs = Knobs::new(Dtype::C32, 17, &family);
+        assert_eq!(knobs, Knobs { lanes: 8, shared: true, free: true, blocks: 7 });
+        let kernel = kernel(Dtype::C32, 17, Uplo::Upper, true, true, &knobs);
+        assert_eq!(
+            kernel.entry,
+            "batchlas::potrf_tiny<batchlas::c32, 17, 8, batchlas::Uplo::Upper, batchlas::Layout::Pointers, false, \
+             batchlas::Broadcast::Shared, batchlas::Stores::Eager, batchlas::Pace::Free, 4, 7>"
+        );
+        assert_eq!(knobs.per_group(), 16);
+    }
+}
