@@ -1,0 +1,104 @@
+//! Where a run can take place: the one function that makes a context, and what `batchlas devices` prints.
+
+use std::fmt;
+use std::str::FromStr;
+
+use batchlas::Context;
+use batchlas_kernels::locate::{self, Library};
+
+use crate::error::{CliError, Result};
+
+/// The argument of `--device`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DeviceArg {
+    /// The best there is.
+    Auto,
+    /// The CPU.
+    Cpu,
+    /// A CUDA device by ordinal.
+    Cuda(u32),
+}
+
+impl fmt::Display for DeviceArg {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DeviceArg::Auto => f.write_str("auto"),
+            DeviceArg::Cpu => f.write_str("cpu"),
+            DeviceArg::Cuda(ordinal) => write!(f, "cuda:{ordinal}"),
+        }
+    }
+}
+
+impl FromStr for DeviceArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(DeviceArg::Auto),
+            "cpu" => Ok(DeviceArg::Cpu),
+            _ => text
+                .strip_prefix("cuda:")
+                .and_then(|ordinal| ordinal.parse().ok())
+                .map(DeviceArg::Cuda)
+                .ok_or_else(|| format!("{text:?} is not a device: use auto, cpu or cuda:N")),
+        }
+    }
+}
+
+/// The context of a run; `threads` is the size of the CPU's pool, 0 for one per core.
+///
+/// # Errors
+/// The device cannot be used.
+pub(crate) fn context(device: DeviceArg, threads: usize) -> Result<Context> {
+    match device {
+        DeviceArg::Auto if threads == 0 => Ok(Context::new()?),
+        DeviceArg::Auto | DeviceArg::Cpu => Ok(Context::cpu(threads)?),
+        DeviceArg::Cuda(_) => Err(CliError::Device {
+            device: device.to_string(),
+            reason: "this version computes on the CPU: use --device cpu or auto".into(),
+        }),
+    }
+}
+
+/// What was found, and why not where something was not.
+pub(crate) fn describe(threads: usize) -> Result<String> {
+    let cpu = Context::cpu(threads)?;
+    let mut lines =
+        vec![format!("cpu     {} threads, {}", cpu.device().compute_units, simd_level()), "cuda".into()];
+    lines.extend(gpu_report().iter().map(|entry| format!("  {}", entry.replace('\n', "\n  "))));
+    Ok(lines.join("\n"))
+}
+
+/// The state of each library that a GPU needs.
+pub(crate) fn gpu_report() -> Vec<String> {
+    let state = |library: Library| match locate::load(library) {
+        Ok(loaded) => format!("{library}: {}", loaded.path.display()),
+        Err(missing) => missing.to_string(),
+    };
+    Library::ALL.into_iter().map(state).collect()
+}
+
+/// The widest vector instructions of this CPU that the compiler can ask for.
+fn simd_level() -> &'static str {
+    #[cfg(target_arch = "x86_64")]
+    {
+        if is_x86_feature_detected!("avx512f") {
+            return "AVX-512";
+        }
+        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+            return "AVX2 and FMA";
+        }
+        if is_x86_feature_detected!("avx") {
+            return "AVX";
+        }
+        "SSE2"
+    }
+    #[cfg(target_arch = "aarch64")]
+    {
+        "NEON"
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    {
+        "no known vector instructions"
+    }
+}
