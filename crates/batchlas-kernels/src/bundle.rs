@@ -133,33 +133,50 @@ pub fn encode(compiler: &str, kernels: &[(Key, Image)]) -> Vec<u8> {
     file
 }
 
-/// Compiles `kernels` for `arch` on at most `threads` threads; the bytes of the bundle that holds them, for [`write()`].
-/// `progress` is told after each kernel how many are done, of how many. A kernel that breaks its promise there is
-/// refused, where the table of [`Arch::multiprocessor`] has the architecture.
+/// What [`compile`] made.
+#[derive(Debug)]
+pub struct Compiled {
+    /// The bundle's bytes, for [`write()`].
+    pub bytes: Vec<u8>,
+    /// Kernels that did not compile or break their promise, and are therefore not in the bundle.
+    pub refused: Vec<Error>,
+}
+
+/// Compiles `kernels` for `arch` on at most `threads` threads. `progress` is told after each kernel how many are done,
+/// of how many. A kernel that breaks its promise there is refused, where the table of [`Arch::multiprocessor`] has the
+/// architecture.
 ///
 /// # Errors
-/// No compiler, or that of the first kernel in the order given that failed.
+/// There is no compiler.
 pub fn compile(
     kernels: impl IntoIterator<Item = Kernel>,
     arch: Arch,
     threads: usize,
     progress: impl Fn(usize, usize) + Sync,
-) -> Result<Vec<u8>, Error> {
+) -> Result<Compiled, Error> {
     let nvrtc = Nvrtc::load()?;
     let kernels: Vec<Kernel> = kernels.into_iter().collect();
     let done = AtomicUsize::new(0);
     let compiled = parallel::map(&kernels, threads, |_, kernel| {
         let entry = [kernel.entry.as_str()];
         let job = Job::of(kernel, &entry, arch);
-        let image = Image::of(nvrtc.cubin(&job)?)?;
-        if let Some(sm) = arch.multiprocessor() {
-            admit(&kernel.entry, &kernel.promise, &image.usage, image.code, &sm)?;
-        }
+        let image = nvrtc.cubin(&job).and_then(Image::of).and_then(|image| {
+            if let Some(sm) = arch.multiprocessor() {
+                admit(&kernel.entry, &kernel.promise, &image.usage, image.code, &sm)?;
+            }
+            Ok(image)
+        });
         progress(done.fetch_add(1, Ordering::Relaxed) + 1, kernels.len());
-        Ok((Key::of(&job), image))
+        Ok((Key::of(&job), image?))
     });
-    let compiled = compiled.into_iter().collect::<Result<Vec<_>, Error>>()?;
-    Ok(encode(&nvrtc.version(), &compiled))
+    let (mut images, mut refused) = (Vec::new(), Vec::new());
+    for result in compiled {
+        match result {
+            Ok(image) => images.push(image),
+            Err(error) => refused.push(error),
+        }
+    }
+    Ok(Compiled { bytes: encode(&nvrtc.version(), &images), refused })
 }
 
 /// Writes a bundle's bytes to a file, whole or not at all.

@@ -79,7 +79,7 @@ fn a_bundle_of_the_environment_is_read_first_and_a_bad_one_is_named() {
         }
         return;
     }
-    let bytes = bundle::compile([reverse(32, 1)], sm_90(), 1, |_, _| ()).unwrap();
+    let bytes = bundle::compile([reverse(32, 1)], sm_90(), 1, |_, _| ()).unwrap().bytes;
     bundle::write(&good, &bytes).unwrap();
     std::fs::write(&bad, "something else").unwrap();
     let hide = ("BATCHLAS_CUDA_HIDE", Path::new("nvrtc"));

@@ -537,7 +537,7 @@ fn a_bundle_without_the_compiler() -> Outcome {
     let scratch = Scratch::new("bundle")?;
     let path = scratch.0.join("kernels.bundle");
     let arch = CudaDevice::shared(0).map_err(text)?.arch();
-    let bytes = bundle::compile([affine()], arch, 1, |_, _| ()).map_err(text)?;
+    let bytes = bundle::compile([affine()], arch, 1, |_, _| ()).map_err(text)?.bytes;
     bundle::write(&path, &bytes).map_err(text)?;
     let output = Command::new(env::current_exe().map_err(text)?)
         .args(env::args_os().skip(1))
