@@ -151,7 +151,7 @@ impl Operation {
 /// Status of triangular systems, as LAPACK's `trtrs` has it: the 1-based index of the first diagonal element that
 /// cannot be divided by, here zero or NaN.
 fn singular<T: Element>(diag: Diag, a: MatBatch<'_, T>) -> Vec<i32> {
-    let usable = |d: T| !d.is_zero() && d == d;
+    let usable = |d: T| !d.is_zero() && !d.widen().is_nan();
     let status = |b| {
         let item = a.item(b)?;
         (0..item.rows()).find(|&i| !usable(item.at(i, i))).and_then(|i| i32::try_from(i + 1).ok())
@@ -206,5 +206,29 @@ impl Dense {
             sum += column.iter().map(Complex::norm_sqr).sum::<f64>();
         }
         sum.sqrt()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A right result has a residual near 0, which the tests of the program see; a wrong one has the defined number.
+    #[test]
+    fn a_wrong_result_has_the_residual_that_the_definition_gives() {
+        let residual = |operation: Operation, a: f64, b: &[f64], x: f64| {
+            operation.residual(Item { n: 1, rows: 1, a: &[a], b, x: &[x] })
+        };
+        let uplo = Uplo::Upper;
+        assert_eq!(residual(Operation::Posv { uplo }, 2.0, &[8.0], 2.0), 1.0);
+        assert_eq!(residual(Operation::Potrf { uplo }, 4.0, &[], 1.0), 0.75);
+        for side in [Side::Left, Side::Right] {
+            let trsm = |diag, alpha| Operation::Trsm { side, uplo, trans: Trans::No, diag, alpha };
+            assert_eq!(residual(trsm(Diag::NonUnit, 3.0.into()), 4.0, &[4.0], 2.0), 0.5);
+            assert_eq!(residual(trsm(Diag::Unit, 1.0.into()), f64::NAN, &[4.0], 2.0), 1.0);
+            assert_eq!(residual(trsm(Diag::NonUnit, 0.0.into()), 4.0, &[f64::NAN], 0.0), 0.0);
+        }
+        assert!(residual(Operation::Posv { uplo }, 2.0, &[8.0], f64::NAN).is_nan());
+        assert_eq!(residual(Operation::Posv { uplo }, 2.0, &[8.0], 0.0), f64::INFINITY);
     }
 }

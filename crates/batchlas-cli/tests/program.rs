@@ -1,5 +1,7 @@
 //! The program from outside: files in, files and exit status out. The arrays are written and read by a second, minimal
 //! implementation of the format, so that a misreading of it cannot cancel out.
+// Helpers outside of test functions; clippy exempts only those.
+#![allow(clippy::unwrap_used)]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -377,14 +379,15 @@ fn many_failures_are_listed_up_to_ten_and_counted() {
 }
 
 #[test]
-fn a_zero_on_the_diagonal_fails_trsm_unless_it_is_unit() {
+fn a_zero_or_nan_on_the_diagonal_fails_trsm_unless_it_is_unit() {
     let files = Sandbox::new();
     let mut a = Array::from_fn(&[3, 2, 2], |_| C64::from(2.0));
     a.set(&[1, 1, 1], C64::from(0.0));
+    a.set(&[2, 0, 0], C64::from(f64::NAN));
     files.save("A.npy", &a);
     files.save("B.npy", &solution(&[3, 2], false));
     let report = files.report("trsm A.npy B.npy -o X.npy", 1);
-    assert_eq!(report["failures"], json!([{"item": 1, "info": 2}]));
+    assert_eq!(report["failures"], json!([{"item": 1, "info": 2}, {"item": 2, "info": 1}]));
     files.report("trsm A.npy B.npy -o X.npy --diag unit", 0);
 }
 
@@ -405,6 +408,11 @@ fn files_larger_than_a_chunk_are_streamed() {
         let error = distance(&files.load("X.npy").0, &x);
         assert!(error < 1e-11, "fortran={fortran}: {error}");
     }
+    let mut bad = a;
+    bad.set(&[2099, 2, 2], C64::from(-1.0));
+    files.save("A.npy", &bad);
+    let report = files.report("posv A.npy B.npy -o X.npy --check", 1);
+    assert_eq!(report["failures"], json!([{"item": 2099, "info": 3}]));
 }
 
 #[test]
