@@ -5,9 +5,11 @@
 
 use std::thread;
 
+use batchlas_core::Kernel;
 use batchlas_kernels::Arch;
 use batchlas_kernels::nvrtc::Nvrtc;
 use batchlas_kernels::probe::{self, DEFAULT_ARCHS, Family};
+use batchlas_potrf::tiny;
 
 use crate::Result;
 
@@ -20,8 +22,42 @@ pub(crate) enum Scope {
     All,
 }
 
-/// What each operation crate ships, by architecture.
-const CATALOGUES: &[fn(Arch, Scope) -> Vec<Family>] = &[];
+/// What each crate ships, by architecture.
+const CATALOGUES: &[fn(Arch, Scope) -> Vec<Family>] = &[potrf_tiny, staging, quench];
+
+/// Every order on the architecture that is measured, the edges of the family on the others.
+fn potrf_tiny(arch: Arch, scope: Scope) -> Vec<Family> {
+    let orders: Vec<usize> = match scope {
+        Scope::Subset if arch.to_string() != "sm_90" => vec![1, 2, 17, tiny::MAX_N],
+        _ => (1..=tiny::MAX_N).collect(),
+    };
+    // A default spelling is in the vocabulary; a test of batchlas-potrf holds that.
+    let spelling = batchlas_potrf::VOCABULARY.spelling("tiny").into_iter();
+    let kernels = spelling.flat_map(|family| tiny::kernels(orders.clone(), &family).collect::<Vec<_>>());
+    family("batchlas-potrf", "tiny", kernels)
+}
+
+fn staging(_: Arch, _: Scope) -> Vec<Family> {
+    family("batchlas-vendor", "staging", batchlas_vendor::kernels())
+}
+
+fn quench(_: Arch, _: Scope) -> Vec<Family> {
+    family("batchlas-posv", "quench", batchlas_posv::kernels())
+}
+
+fn family(owner: &str, name: &str, kernels: impl IntoIterator<Item = Kernel>) -> Vec<Family> {
+    let kernels: Vec<Kernel> = kernels.into_iter().collect();
+    let source = kernels.first().map(|kernel| kernel.source);
+    let families = source.map(|source| Family {
+        owner: owner.into(),
+        name: name.into(),
+        source_name: source.name.into(),
+        source: source.text.into(),
+        options: Vec::new(),
+        kernels: kernels.into_iter().map(|kernel| (kernel.entry, kernel.promise)).collect(),
+    });
+    families.into_iter().collect()
+}
 
 /// Runs the plants, then the probe.
 pub(crate) fn run(args: &[&str]) -> Result {

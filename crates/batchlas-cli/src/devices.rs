@@ -4,7 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use batchlas::Context;
-use batchlas_kernels::locate::{self, Library};
+use batchlas_kernels::cuda::probe_devices;
+use batchlas_vendor::CudaArm;
 
 use crate::error::{CliError, Result};
 
@@ -53,10 +54,8 @@ pub(crate) fn context(device: DeviceArg, threads: usize) -> Result<Context> {
     match device {
         DeviceArg::Auto if threads == 0 => Ok(Context::new()?),
         DeviceArg::Auto | DeviceArg::Cpu => Ok(Context::cpu(threads)?),
-        DeviceArg::Cuda(_) => Err(CliError::Device {
-            device: device.to_string(),
-            reason: "this version computes on the CPU: use --device cpu or auto".into(),
-        }),
+        DeviceArg::Cuda(ordinal) => Context::cuda(ordinal)
+            .map_err(|error| CliError::Device { device: device.to_string(), reason: error.to_string() }),
     }
 }
 
@@ -69,13 +68,16 @@ pub(crate) fn describe(threads: usize) -> Result<String> {
     Ok(lines.join("\n"))
 }
 
-/// The state of each library that a GPU needs.
+/// The devices, and the state of each library that a GPU needs.
 pub(crate) fn gpu_report() -> Vec<String> {
-    let state = |library: Library| match locate::load(library) {
-        Ok(loaded) => format!("{library}: {}", loaded.path.display()),
-        Err(missing) => missing.to_string(),
-    };
-    Library::ALL.into_iter().map(state).collect()
+    let mut lines = vec![probe_devices().to_string().trim_end().to_owned()];
+    for (library, state) in CudaArm::report() {
+        lines.push(match state {
+            Ok(version) => format!("{library} {version}"),
+            Err(reason) => format!("{library} is not usable: {reason}"),
+        });
+    }
+    lines
 }
 
 /// The widest vector instructions of this CPU that the compiler can ask for.

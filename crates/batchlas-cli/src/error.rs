@@ -41,6 +41,8 @@ pub(crate) enum CliError {
     Device { device: String, reason: String },
     #[error("{bytes} bytes of memory for one chunk of {items} items could not be allocated")]
     OutOfMemory { bytes: usize, items: usize },
+    #[error("{0}")]
+    Lab(String),
     #[error("the report cannot be written to standard output: {0}")]
     Stdout(io::Error),
     #[error(transparent)]

@@ -7,10 +7,12 @@
 //! | [`run`] | reads, computes and writes chunk by chunk |
 //! | [`report`] | the summary, for people or as JSON |
 //! | [`devices`] | makes the context; says what was found |
+//! | [`lab`] | tests and measurements on a GPU machine, ahead-of-time bundles |
 //! | [`error`] | what ends a run early |
 
 mod devices;
 mod error;
+mod lab;
 mod npy;
 mod ops;
 mod report;
@@ -111,6 +113,9 @@ enum Command {
         #[command(flatten)]
         common: Common,
     },
+    GpuTest(lab::GpuTest),
+    Bench(lab::Bench),
+    Aot(lab::Aot),
     /// Say what was found, and where a GPU or a library is not usable, why
     Devices {
         /// Threads of the CPU; 0 means one per core
@@ -148,6 +153,10 @@ fn threads(text: &str) -> Result<usize, String> {
 }
 
 fn main() -> ExitCode {
+    if let Some(outcome) = batchlas_kernels::cuda::selftest::child() {
+        let _ = writeln!(io::stdout(), "{}", outcome.as_deref().unwrap_or_else(|why| why));
+        return if outcome.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
     match execute(Cli::parse().command) {
         Ok(failed) if failed > 0 => ExitCode::from(SOME_FAILED),
         Ok(_) => ExitCode::SUCCESS,
@@ -167,6 +176,9 @@ fn execute(command: Command) -> Result<usize> {
         Command::Trsm { a, b, side, uplo, trans, diag, alpha, common } => {
             (Operation::Trsm { side, uplo, trans, diag, alpha }, a, Some(b), common)
         }
+        Command::GpuTest(args) => return lab::gpu_test(&args),
+        Command::Bench(args) => return lab::bench(&args),
+        Command::Aot(args) => return lab::aot(&args),
         Command::Devices { threads } => {
             print(&devices::describe(threads)?)?;
             return Ok(0);

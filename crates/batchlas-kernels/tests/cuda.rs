@@ -112,7 +112,7 @@ fn a_bundle_is_compiled_on_several_threads() {
     assert_eq!(seen, (1..=5).map(|done| (done, 5)).collect::<Vec<_>>());
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("kernels.bundle");
-    bundle::write(&path, &bytes.unwrap()).unwrap();
+    bundle::write(&path, &bytes.unwrap().bytes).unwrap();
     assert_eq!(Bundle::open(&path).unwrap().len(), 5);
     let store = KernelStore::new(vec![Bundle::open(&path).unwrap()], None);
     for (i, kernel) in (1..).zip(&kernels) {
@@ -123,11 +123,16 @@ fn a_bundle_is_compiled_on_several_threads() {
 #[test]
 fn a_bundle_refuses_a_kernel_that_breaks_its_promise() {
     let kernels = [reverse(32, 1), reverse(64, 1 << 20)];
-    match bundle::compile(kernels, sm_90(), 2, |_, _| ()) {
-        Err(Error::Residency(error)) => {
+    let compiled = bundle::compile(kernels, sm_90(), 2, |_, _| ()).unwrap();
+    match &compiled.refused[..] {
+        [Error::Residency(error)] => {
             assert_eq!(error.kernel, "test::reverse<float, 64>");
             assert!(matches!(error.breaches[..], [Breach::Registers { .. }]), "{error}");
         }
-        other => panic!("{:?}", other.map(|bytes| bytes.len())),
+        other => panic!("{other:?}"),
     }
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("kernels.bundle");
+    bundle::write(&path, &compiled.bytes).unwrap();
+    assert_eq!(Bundle::open(&path).unwrap().len(), 1, "the other kernel is in the bundle");
 }

@@ -116,6 +116,25 @@ pub fn kernel(dtype: Dtype, n: usize, uplo: Uplo, table: bool, aligned: bool, kn
     }
 }
 
+/// Every kernel that a spelling of this family launches for these orders: all types, triangles and layouts.
+pub fn kernels<'f>(
+    orders: impl IntoIterator<Item = usize> + 'f,
+    family: &'f Spelling,
+) -> impl Iterator<Item = Kernel> + 'f {
+    let types = move |n| Dtype::ALL.into_iter().map(move |dtype| (n, dtype));
+    orders.into_iter().flat_map(types).flat_map(move |(n, dtype)| {
+        let knobs = Knobs::new(dtype, n, family);
+        let layouts: &[(bool, bool)] = if knobs.lanes == 1 {
+            &[(false, false), (true, false), (false, true)]
+        } else {
+            &[(false, false), (true, false)]
+        };
+        layouts.iter().flat_map(move |&(table, aligned)| {
+            Uplo::ALL.iter().map(move |&uplo| kernel(dtype, n, uplo, table, aligned, &knobs))
+        })
+    })
+}
+
 /// Whether the family serves a problem: correctness only.
 pub(crate) fn can_run(
     device: &Device,

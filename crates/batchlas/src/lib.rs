@@ -33,18 +33,20 @@
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
+mod catalogue;
 mod context;
 mod info;
 mod operations;
 mod options;
 
 pub use batchlas_core::{
-    ArgumentError, Buffer, Device, Diag, Dtype, Error, InfoMut, MatBatch, MatBatchMut, Place, PointerTable,
-    PointerTableMut, Queue, Ran, Real, RealOf, Result, Scalar, Scattered, Side, Trans, Uplo, WORKSPACE_ALIGN,
-    WorkspaceMut,
+    ArgumentError, Buffer, Device, Diag, Dtype, Error, InfoMut, Kernel, MatBatch, MatBatchMut, Place,
+    PointerTable, PointerTableMut, Queue, Ran, Real, RealOf, Result, Scalar, Scattered, Side, Trans, Uplo,
+    WORKSPACE_ALIGN, WorkspaceMut,
 };
 pub use batchlas_select::{Environment, Executed, Recorder};
 pub use batchlas_vendor::Element;
+pub use catalogue::{kernels, kernels_of};
 pub use context::{Context, VOCABULARIES};
 pub use info::{Info, Pending};
 pub use options::{GemmOptions, HerkOptions, PosvOptions, PotrfOptions, PotrsOptions, TrsmOptions};

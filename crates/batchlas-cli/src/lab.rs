@@ -1,0 +1,226 @@
+//! The commands for people who test or measure on a GPU machine: `gpu-test`, `bench`, `aot`.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use batchlas::{Dtype, Kernel};
+use batchlas_bench::conform::{self, Filter};
+use batchlas_bench::corpus::Corpus;
+use batchlas_bench::measure::{Provenance, measure};
+use batchlas_bench::{large, sweep};
+use batchlas_kernels::cuda::{Driver, selftest};
+use batchlas_kernels::nvrtc::Nvrtc;
+use batchlas_kernels::{Arch, bundle};
+use clap::Args;
+
+use crate::devices::{DeviceArg, context};
+use crate::error::{CliError, Result};
+use crate::print;
+
+/// Run every check of the device runtime and the conformance corpus, each family forced by its spelling
+#[derive(Debug, Args)]
+pub(crate) struct GpuTest {
+    /// Where to run: auto, cpu or cuda:N
+    #[arg(long, default_value_t = DeviceArg::Cuda(0))]
+    device: DeviceArg,
+    /// Only these operations
+    #[arg(long, value_delimiter = ',')]
+    op: Vec<String>,
+    /// Only these families
+    #[arg(long, value_delimiter = ',')]
+    family: Vec<String>,
+    /// Only these element types
+    #[arg(long, value_delimiter = ',')]
+    dtype: Vec<Dtype>,
+    /// Leave out corpus instances of more than this many elements
+    #[arg(long)]
+    max_elements: Option<usize>,
+    /// Leave out the checks of the device runtime
+    #[arg(long)]
+    no_runtime: bool,
+    /// Leave out the cases that need a whole GPU
+    #[arg(long)]
+    no_large: bool,
+}
+
+/// Runs the suite; the number of failures.
+pub(crate) fn gpu_test(args: &GpuTest) -> Result<usize> {
+    let mut failures = 0;
+    let mut report = |name: &str, outcome: Result<String, String>| {
+        failures += usize::from(outcome.is_err());
+        let (word, text) = match &outcome {
+            Ok(text) => ("ok    ", text),
+            Err(text) => ("FAILED", text),
+        };
+        print(&format!("{word} {name}: {text}"))
+    };
+    if !args.no_runtime {
+        for (name, check) in selftest::all() {
+            report(name, check())?;
+        }
+    }
+    let ctx = context(args.device, 0)?;
+    if !args.no_large {
+        for (name, check) in large::all() {
+            report(name, check(&ctx))?;
+        }
+    }
+    let corpus = Corpus::committed().map_err(|e| CliError::Lab(e.to_string()))?;
+    let filter = Filter {
+        ops: args.op.clone(),
+        families: args.family.clone(),
+        dtypes: args.dtype.clone(),
+        max_elements: args.max_elements,
+    };
+    let conformance = conform::run(&ctx, &corpus, &filter)?;
+    print(&conformance.to_string())?;
+    failures += conformance.lines.iter().map(|line| line.failures.len()).sum::<usize>();
+    print(&format!("{} on {}: {failures} failures", ctx.device().name, ctx.device().arch))?;
+    Ok(failures)
+}
+
+/// Time the cells of a sweep file by interleaved arms; append rows to a ledger
+#[derive(Debug, Args)]
+pub(crate) struct Bench {
+    /// Cells and routes; the format is documented in batchlas-bench's sweep.rs
+    sweep: PathBuf,
+    /// Ledger to append to, one JSON object a line
+    #[arg(short, long)]
+    output: PathBuf,
+    /// Timed calls of each arm
+    #[arg(long, default_value_t = 7)]
+    reps: usize,
+    /// Where to run: auto, cpu or cuda:N
+    #[arg(long, default_value_t = DeviceArg::Cuda(0))]
+    device: DeviceArg,
+    /// Threads of the CPU; 0 means one per core
+    #[arg(long, default_value_t = 0)]
+    threads: usize,
+    /// Commit that the rows are recorded under
+    #[arg(long)]
+    commit: Option<String>,
+}
+
+/// Times a sweep; the number of arms without a row.
+pub(crate) fn bench(args: &Bench) -> Result<usize> {
+    let ctx = context(args.device, args.threads)?;
+    let entries = read_sweep(&args.sweep)?;
+    let provenance = Provenance {
+        driver: Driver::load().ok().map(|driver| driver.version()),
+        nvrtc: Nvrtc::load().ok().map(|nvrtc| nvrtc.version()),
+        commit: args.commit.clone(),
+        date: humantime::format_rfc3339_seconds(SystemTime::now()).to_string()[..10].to_owned(),
+    };
+    let ledger = OpenOptions::new().create(true).append(true).open(&args.output);
+    let mut ledger = ledger.map_err(CliError::writing(&args.output))?;
+    let mut missing = 0;
+    for entry in &entries {
+        for timed in measure(&ctx, &entry.cell, &entry.routes, args.reps, &provenance)? {
+            let line = match timed.outcome {
+                Ok(row) => {
+                    let json = serde_json::to_string(&row).map_err(|e| CliError::Lab(e.to_string()))?;
+                    writeln!(ledger, "{json}").map_err(CliError::writing(&args.output))?;
+                    format!(
+                        "{:<5} {} {} n={:<4} nrhs={:<4} batch={:<8} {:>10.4} ns  x{:<6.2} sd {:.3} {} res {:.1e} bad {} {}",
+                        row.op,
+                        row.dtype,
+                        row.uplo.as_deref().unwrap_or("-"),
+                        row.n,
+                        row.nrhs.unwrap_or(0),
+                        row.batch,
+                        row.ns_per_item,
+                        row.times_floor(),
+                        row.rel_sd,
+                        if row.saturated { "sat" } else { "---" },
+                        row.residual,
+                        row.bad_items,
+                        row.executed,
+                    )
+                }
+                Err(error) => {
+                    missing += 1;
+                    format!("none  {:?} by {}: {error}", entry.cell, timed.family)
+                }
+            };
+            print(&line)?;
+        }
+    }
+    Ok(missing)
+}
+
+fn read_sweep(path: &Path) -> Result<Vec<sweep::Entry>> {
+    let text = fs::read_to_string(path).map_err(CliError::reading(path))?;
+    sweep::parse(&text).map_err(|e| CliError::Lab(format!("{}: {e}", path.display())))
+}
+
+/// Compile kernels ahead of time, for machines without NVRTC (set BATCHLAS_BUNDLE to the file there)
+#[derive(Debug, Args)]
+pub(crate) struct Aot {
+    /// Architecture, such as sm_90
+    #[arg(long)]
+    arch: String,
+    /// The bundle
+    #[arg(short, long)]
+    output: PathBuf,
+    /// Orders up to 32 whose kernels are wanted; all of them if left out
+    #[arg(long, value_delimiter = ',')]
+    n: Vec<usize>,
+    /// Instead, the kernels that the routes of a sweep file launch
+    #[arg(long)]
+    sweep: Option<PathBuf>,
+    /// Compilers to run at once; 0 means one per core
+    #[arg(long, default_value_t = 0)]
+    threads: usize,
+}
+
+/// Compiles a bundle; the number of kernels that were refused.
+pub(crate) fn aot(args: &Aot) -> Result<usize> {
+    let lab = |error: batchlas_kernels::Error| CliError::Lab(error.to_string());
+    let arch: Arch = args.arch.parse().map_err(lab)?;
+    let mut wanted: Vec<Kernel> = match &args.sweep {
+        None if args.n.is_empty() => batchlas::kernels(1..=32)?,
+        None => batchlas::kernels(args.n.iter().copied())?,
+        Some(path) => {
+            let mut kernels = Vec::new();
+            for entry in read_sweep(path)? {
+                let cell = &entry.cell;
+                for route in &entry.routes {
+                    let all = batchlas::kernels_of(cell.op.name(), route, cell.n)?;
+                    // A sweep times packed batches of one type and triangle.
+                    let scalar = format!("batchlas::{},", cell.dtype);
+                    let triangle =
+                        if cell.uplo == batchlas::Uplo::Lower { "Uplo::Lower" } else { "Uplo::Upper" };
+                    let matches = |k: &Kernel| {
+                        k.entry.contains(&scalar) && k.entry.contains(triangle) && k.entry.contains("Strided")
+                    };
+                    kernels.extend(all.into_iter().filter(matches));
+                }
+            }
+            kernels.extend(batchlas::kernels([])?);
+            kernels
+        }
+    };
+    wanted.sort_by(|a, b| (a.source.name, &a.entry).cmp(&(b.source.name, &b.entry)));
+    wanted.dedup();
+    let threads = match args.threads {
+        0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+        given => given,
+    };
+    let bar = indicatif::ProgressBar::new(wanted.len() as u64);
+    let compiled =
+        bundle::compile(wanted, arch, threads, |done, _| bar.set_position(done as u64)).map_err(lab)?;
+    bar.finish_and_clear();
+    for refused in &compiled.refused {
+        print(&format!("refused: {refused}"))?;
+    }
+    bundle::write(&args.output, &compiled.bytes).map_err(lab)?;
+    print(&format!(
+        "{}: {} bytes, {} refused",
+        args.output.display(),
+        compiled.bytes.len(),
+        compiled.refused.len()
+    ))?;
+    Ok(compiled.refused.len())
+}
