@@ -4,6 +4,7 @@
 mod ci;
 mod probe;
 mod setup;
+mod tables;
 
 use std::process::ExitCode;
 
@@ -14,7 +15,8 @@ cargo xtask <verb>
 
   ci      formatting, lints, tests, doctests, documentation, residency, the main job
   setup   fetch NVRTC into target/cuda where it is not found; --check fetches nothing
-  probe   compile every kernel and hold it against its promise; --all, --arch sm_90,.., --kernels";
+  probe   compile every kernel and hold it against its promise; --all, --arch sm_90,.., --kernels
+  tables  regenerate tuned/*.toml from the ledgers in tuned/ledger";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -22,6 +24,7 @@ fn main() -> ExitCode {
     let done = match args.split_first() {
         Some((&"ci", rest)) => ci::run(rest),
         Some((&"setup", rest)) => setup::run(rest),
+        Some((&"tables", rest)) => tables::run(rest),
         Some((&"probe", rest)) => probe::run(rest),
         _ => Err(USAGE.into()),
     };

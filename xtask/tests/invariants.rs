@@ -33,7 +33,19 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
     ("batchlas-bench", &["batchlas"]),
     ("batchlas-cli", &["batchlas", "batchlas-bench", "batchlas-kernels", "batchlas-vendor"]),
-    ("xtask", &["batchlas-core", "batchlas-kernels", "batchlas-posv", "batchlas-potrf", "batchlas-vendor"]),
+    (
+        "xtask",
+        &[
+            "batchlas",
+            "batchlas-bench",
+            "batchlas-core",
+            "batchlas-kernels",
+            "batchlas-posv",
+            "batchlas-potrf",
+            "batchlas-select",
+            "batchlas-vendor",
+        ],
+    ),
 ];
 
 /// An operation knows the contract, the residency arithmetic and selection, and no sibling.

@@ -16,11 +16,6 @@ use bytemuck::{Pod, Zeroable};
 /// Largest order.
 pub const MAX_N: usize = 32;
 
-/// Warps of a work-group. More would only round small batches up further: nothing is shared between warps.
-const WARPS: u32 = 4;
-
-const THREADS: u32 = 32 * WARPS;
-
 static SOURCE: KernelSource =
     KernelSource { name: "batchlas-potrf/cuda/tiny.cuh", text: include_str!("../cuda/tiny.cuh") };
 
@@ -32,7 +27,7 @@ pub(crate) const CANDIDATE: Candidate = Candidate {
         Knob { name: "lanes", values: Values::OneOf(&[1, 2, 4, 8, 16, 32]), required: false },
         Knob { name: "send", values: Values::Words(&["shuffle", "shared"]), required: false },
         Knob { name: "pace", values: Values::Words(&["free", "stepwise"]), required: false },
-        Knob { name: "blocks", values: Values::Range { min: 1, max: 16, step: 1 }, required: false },
+        Knob { name: "warps", values: Values::OneOf(&[1, 2, 4, 8]), required: false },
     ],
 };
 
@@ -61,8 +56,9 @@ pub struct Knobs {
     pub shared: bool,
     /// Whether the compiler may mix the work of several columns.
     pub free: bool,
-    /// Work-groups per multiprocessor that the register allocation must allow.
-    pub blocks: u32,
+    /// Warps of a work-group. Nothing is shared between them: fewer fill a multiprocessor's registers more evenly, more
+    /// cost fewer work-groups.
+    pub warps: u32,
 }
 
 impl Knobs {
@@ -74,13 +70,17 @@ impl Knobs {
             lanes,
             shared: word("send", "shared").unwrap_or(false) && lanes > 1,
             free: word("pace", "free").unwrap_or(n <= 4),
-            blocks: family.int("blocks").unwrap_or(1),
+            warps: family.int("warps").unwrap_or(4),
         }
+    }
+
+    fn threads(&self) -> u32 {
+        32 * self.warps
     }
 
     /// Matrices of one work-group.
     fn per_group(&self) -> u64 {
-        u64::from(THREADS / self.lanes)
+        u64::from(self.threads() / self.lanes)
     }
 }
 
@@ -104,15 +104,15 @@ pub fn kernel(dtype: Dtype, n: usize, uplo: Uplo, table: bool, aligned: bool, kn
     let send = if knobs.shared { "Shared" } else { "Shuffle" };
     let pace = if knobs.free { "Free" } else { "Stepwise" };
     let aligned = aligned && knobs.lanes == 1;
-    let Knobs { lanes, blocks, .. } = *knobs;
+    let Knobs { lanes, warps, .. } = *knobs;
     Kernel {
         source: &SOURCE,
         entry: format!(
             "batchlas::potrf_tiny<batchlas::{scalar}, {n}, {lanes}, batchlas::Uplo::{uplo}, \
              batchlas::Layout::{layout}, {aligned}, batchlas::Broadcast::{send}, batchlas::Stores::Eager, \
-             batchlas::Pace::{pace}, {WARPS}, {blocks}>"
+             batchlas::Pace::{pace}, {warps}, 1>"
         ),
-        promise: Promise { threads: THREADS, min_blocks: blocks, max_dynamic_shared: 0 },
+        promise: Promise { threads: knobs.threads(), min_blocks: 1, max_dynamic_shared: 0 },
     }
 }
 
@@ -146,10 +146,9 @@ pub(crate) fn can_run(
     if !device.is_gpu() || !device.has_sg32 {
         return Err("tiny needs a GPU with 32-wide warps".into());
     }
-    if device.max_work_group < THREADS {
-        return Err(
-            format!("tiny needs work-groups of {THREADS}, the device has {}", device.max_work_group).into()
-        );
+    let threads = Knobs::new(dtype, n, family).threads();
+    if device.max_work_group < threads {
+        return Err(format!("work-groups of {threads} exceed the device's {}", device.max_work_group).into());
     }
     if n > MAX_N {
         return Err(format!("n = {n}, tiny serves n <= {MAX_N}").into());
@@ -242,15 +241,15 @@ mod tests {
 
     #[test]
     fn the_entry_names_every_template_parameter() {
-        let family = VOCABULARY.spelling("tiny:lanes=8:send=shared:pace=free:blocks=7").unwrap();
+        let family = VOCABULARY.spelling("tiny:lanes=8:send=shared:pace=free:warps=2").unwrap();
         let knobs = Knobs::new(Dtype::C32, 17, &family);
-        assert_eq!(knobs, Knobs { lanes: 8, shared: true, free: true, blocks: 7 });
+        assert_eq!(knobs, Knobs { lanes: 8, shared: true, free: true, warps: 2 });
         let kernel = kernel(Dtype::C32, 17, Uplo::Upper, true, true, &knobs);
         assert_eq!(
             kernel.entry,
             "batchlas::potrf_tiny<batchlas::c32, 17, 8, batchlas::Uplo::Upper, batchlas::Layout::Pointers, false, \
-             batchlas::Broadcast::Shared, batchlas::Stores::Eager, batchlas::Pace::Free, 4, 7>"
+             batchlas::Broadcast::Shared, batchlas::Stores::Eager, batchlas::Pace::Free, 2, 1>"
         );
-        assert_eq!(knobs.per_group(), 16);
+        assert_eq!(knobs.per_group(), 8);
     }
 }

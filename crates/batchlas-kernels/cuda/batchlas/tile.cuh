@@ -26,6 +26,8 @@ template <class T, int N, int P, Uplo U, bool Aligned> struct RowTile {
   /// Rows per lane.
   static constexpr int SLOTS = (N + P - 1) / P;
   static constexpr int WIDEST = Aligned ? PER_16_BYTES<T> : 1;
+  /// Upper, elements of 16 bytes: lanes walk their rows of S down the columns of A, where a shuffle would cost four instructions per exchange.
+  static constexpr bool DOWN_COLUMNS = U == Uplo::Upper && P > 1 && sizeof(T) == 16;
   using Lanes = Partition<P>;
 
   /// Reads the triangle. `l` is this thread's lane in its partition, or IDLE; `item` is the address of A(l, 0) (of A(0, 0) for P = 1).
@@ -34,12 +36,14 @@ template <class T, int N, int P, Uplo U, bool Aligned> struct RowTile {
       load_single(a, item, ld_bytes, l != IDLE);
     } else if constexpr (U == Uplo::Lower) {
       load_lower(a, l, item, ld_bytes);
+    } else if constexpr (DOWN_COLUMNS) {
+      load_down_columns(a, l, item, ld_bytes);
     } else {
       load_upper(a, l, item, ld_bytes);
     }
     // Every load is issued before the first is waited for; without the fence the compiler sinks them to their first use, one latency each.
     arch::fence_block();
-    if constexpr (P > 1 && U == Uplo::Upper) {
+    if constexpr (P > 1 && U == Uplo::Upper && !DOWN_COLUMNS) {
       transpose_blocks(a);
     }
   }
@@ -51,6 +55,8 @@ template <class T, int N, int P, Uplo U, bool Aligned> struct RowTile {
       store_run<J, first(J)>(a, column, l != IDLE);
     } else if constexpr (U == Uplo::Lower) {
       store_lower<J>(a, l, column);
+    } else if constexpr (DOWN_COLUMNS) {
+      store_down_columns<J>(a, l, item, ld_bytes);
     } else if constexpr (J % P == P - 1 || J == N - 1) {
       store_upper<J / P>(a, l, item, ld_bytes);
     }
@@ -83,6 +89,32 @@ private:
 #pragma unroll
     for (int r = J / P; r < SLOTS; r++) {
       store(within(l, r == J / P ? J % P : 0, N - r * P), column + r * P * sizeof(T), a[r][J]);
+    }
+  }
+
+  // Row r P + l of S is column r P + l of A: contiguous for a lane, a leading dimension apart between lanes. A sector is read by two accesses and
+  // comes from the L1 cache the second time.
+
+  static BATCHLAS_DEVICE u64 first_column(u64 item, u64 ld_bytes) { return item + Lanes::lane() * (ld_bytes - sizeof(T)); }
+
+  static BATCHLAS_DEVICE void load_down_columns(T (&a)[SLOTS][N], int l, u64 item, u64 ld_bytes) {
+    u64 column = first_column(item, ld_bytes);
+    unroll<0, SLOTS>([&](auto index) {
+      constexpr int r = decltype(index)::VALUE;
+#pragma unroll
+      for (int c = 0; c < N && c < (r + 1) * P; c++) {
+        a[r][c] = conj(load(within(l, c < r * P ? 0 : c - r * P, N - r * P), column + c * sizeof(T), zero()));
+      }
+      column += P * ld_bytes;
+    });
+  }
+
+  template <int J> static BATCHLAS_DEVICE void store_down_columns(const T (&a)[SLOTS][N], int l, u64 item, u64 ld_bytes) {
+    u64 column = first_column(item, ld_bytes) + J / P * P * ld_bytes;
+#pragma unroll
+    for (int r = J / P; r < SLOTS; r++) {
+      store(within(l, r == J / P ? J % P : 0, N - r * P), column + J * sizeof(T), conj(a[r][J]));
+      column += P * ld_bytes;
     }
   }
 
