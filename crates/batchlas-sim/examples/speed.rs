@@ -22,22 +22,18 @@ fn main() -> Result<(), Box<dyn Error>> {
         let mut params = [a.to_le_bytes(), (n as u64).to_le_bytes(), ((n * n) as u64).to_le_bytes()].concat();
         params.extend(info.to_le_bytes());
         params.extend((batch as i32).to_le_bytes());
-        let start = Instant::now();
-        let report = device.launch(
-            &module,
-            entry,
-            [batch as u32 / 2, 1, 1],
-            [64, 1, 1],
-            0,
-            &params,
-            &Options::default(),
-        )?;
-        let seconds = start.elapsed().as_secs_f64();
-        println!(
-            "{entry}: {:.2} M warp instructions/s",
-            report.stats.warp_instructions as f64 / seconds / 1e6
-        );
-        println!("{report}");
+        let (mut best, mut stats) = (0f64, String::new());
+        for _ in 0..7 {
+            let options = Options::default();
+            let start = Instant::now();
+            let report =
+                device.launch(&module, entry, [batch as u32 / 2, 1, 1], [64, 1, 1], 0, &params, &options)?;
+            let speed = report.stats.warp_instructions as f64 / start.elapsed().as_secs_f64();
+            best = best.max(speed);
+            stats = report.to_string();
+        }
+        println!("{entry}: {:.2} M warp instructions/s, best of 7", best / 1e6);
+        println!("{stats}");
     }
     Ok(())
 }

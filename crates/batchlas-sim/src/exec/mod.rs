@@ -240,9 +240,12 @@ impl Run<'_> {
             let count = (self.threads - 32 * w).min(32);
             let mut warp = std::mem::take(&mut self.warps[w]);
             warp.index = w;
-            // Registers start as a recognisable NaN.
-            warp.rows.clear();
-            warp.rows.resize(kernel.rows, [0x7ff4_dead_7fa4_dead; 32]);
+            // Registers start as a recognisable NaN, once a launch: a kernel that reads a register before it
+            // writes it gives a wrong answer in the first block already.
+            let fresh = warp.rows.is_empty();
+            if fresh {
+                warp.rows.resize(kernel.rows, [0x7ff4_dead_7fa4_dead; 32]);
+            }
             warp.preds.clear();
             warp.preds.resize(kernel.preds, 0);
             warp.preds[kernel.true_pred] = u32::MAX;
@@ -251,11 +254,12 @@ impl Run<'_> {
             (warp.exited, warp.at_barrier, warp.at_warp) = (0, 0, 0);
             warp.copies.clear();
             for (row, fill) in &kernel.fills {
-                for lane in 0..32 {
-                    warp.rows[*row][lane] = match fill {
-                        Fill::Value(v) => *v,
-                        Fill::Special(name) => self.special(name, 32 * w + lane),
-                    };
+                match fill {
+                    Fill::Value(v) if fresh => warp.rows[*row] = [*v; 32],
+                    Fill::Value(_) => {}
+                    Fill::Special(name) => {
+                        warp.rows[*row] = std::array::from_fn(|l| self.special(name, 32 * w + l));
+                    }
                 }
             }
             self.warps[w] = warp;
