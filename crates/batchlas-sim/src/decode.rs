@@ -731,6 +731,14 @@ impl Decoder<'_> {
         }
     }
 
+    /// A type that a register holds in memory, and a vector of it that exists.
+    fn check_vector(&self, ty: Type, count: usize) -> Result<(), SimError> {
+        if ty.bytes() > 8 || ty == Type::Pred || !matches!(count, 1 | 2 | 4 | 8) {
+            return self.fail(format!("a vector of {count} of this type"));
+        }
+        Ok(())
+    }
+
     fn label(&self, o: &Operand) -> Result<usize, SimError> {
         match o {
             Operand::Symbol(name, 0) => match self.entry.labels.get(name) {
@@ -747,16 +755,18 @@ impl Decoder<'_> {
             let Some(d) = self.pred_dst(&o[0])? else { return Ok((Op::Nop, Class::Move)) };
             return Ok((Op::MovPred { d, a: self.pred(&o[1])? }, Class::Predicate));
         }
+        let parts = match (&o[0], &o[1]) {
+            (Operand::Vector(v), _) | (_, Operand::Vector(v)) => v.len(),
+            _ => return Ok((Op::Mov { d: self.dst(&o[0])?, a: self.src_as(&o[1], ty)? }, Class::Move)),
+        };
+        self.check_vector(ty, parts)?;
+        let bits = (8 * ty.bytes() / parts) as u32;
+        if !matches!(bits, 8 | 16 | 32 | 64) {
+            return self.fail(format!("{parts} parts of {} bytes", ty.bytes()));
+        }
         let op = match (&o[0], &o[1]) {
-            (Operand::Vector(d), a) => {
-                let bits = (8 * ty.bytes() / d.len().max(1)) as u32;
-                Op::Unpack { d: self.dst_list(&o[0])?, a: self.src(a)?, bits }
-            }
-            (d, Operand::Vector(a)) => {
-                let bits = (8 * ty.bytes() / a.len().max(1)) as u32;
-                Op::Pack { d: self.dst(d)?, a: self.rows(&o[1])?, bits }
-            }
-            (d, a) => Op::Mov { d: self.dst(d)?, a: self.src_as(a, ty)? },
+            (Operand::Vector(_), a) => Op::Unpack { d: self.dst_list(&o[0])?, a: self.src(a)?, bits },
+            (d, _) => Op::Pack { d: self.dst(d)?, a: self.rows(&o[1])?, bits },
         };
         Ok((op, Class::Move))
     }
@@ -808,6 +818,7 @@ impl Decoder<'_> {
         m.take_any(CACHE_HINTS);
         m.take_any(&["v2", "v4", "v8"]);
         let d = self.dst_list(&o[0])?;
+        self.check_vector(ty, d.len())?;
         let class = Self::access_class(space, false);
         if space == Space::Param {
             let Operand::Address(base, offset) = &o[1] else { return self.fail("a parameter was expected") };
@@ -817,7 +828,7 @@ impl Decoder<'_> {
             let Some(param) = self.entry.params.iter().find(|p| p.name == *name) else {
                 return self.fail(format!("{name} is not a parameter"));
             };
-            let end = *offset + (d.len() * ty.bytes()) as i64;
+            let end = offset.saturating_add((d.len() * ty.bytes()) as i64);
             if *offset < 0 || end > param.size as i64 {
                 return self
                     .fail(format!("bytes {offset}..{end} of parameter {name} of {} bytes", param.size));
@@ -834,6 +845,7 @@ impl Decoder<'_> {
         m.take_any(CACHE_HINTS);
         m.take_any(&["v2", "v4", "v8"]);
         let at = self.address(&o[0], space)?;
+        self.check_vector(ty, self.list(&o[1]).len())?;
         Ok((Op::St { at, a: self.src_list(&o[1], ty)?, ty, strength }, Self::access_class(space, true)))
     }
 

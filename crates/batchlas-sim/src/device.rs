@@ -159,7 +159,7 @@ impl SimDevice {
         count: usize,
         mask: impl Fn(usize) -> Permission,
     ) -> Result<(), SimError> {
-        let (a, offset) = self.memory.host(addr, element * count)?;
+        let (a, offset) = self.memory.host(addr, element.saturating_mul(count))?;
         for index in 0..count {
             a.protect(offset + index * element, element, mask(index));
         }
@@ -217,7 +217,7 @@ impl SimDevice {
             format!("grid {grid:?}; 1 to 2^31 - 1 blocks, 65535 in y and z")
         } else {
             let fixed: usize = kernel.shared.iter().map(|p| p.variable.size).sum();
-            if fixed + dynamic_shared <= self.config.max_shared {
+            if fixed.saturating_add(dynamic_shared) <= self.config.max_shared {
                 return Ok(());
             }
             format!(

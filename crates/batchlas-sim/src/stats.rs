@@ -101,7 +101,7 @@ impl Stats {
     pub(crate) fn global(&mut self, addresses: &[u64], bytes: usize, store: bool) -> u64 {
         let mut sectors: Vec<u64> = Vec::with_capacity(addresses.len());
         for a in addresses {
-            for sector in a / 32..=(a + bytes as u64 - 1) / 32 {
+            for sector in a / 32..=a.saturating_add(bytes as u64 - 1) / 32 {
                 if sectors.last() != Some(&sector) {
                     sectors.push(sector);
                 }

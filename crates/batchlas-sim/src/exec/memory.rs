@@ -347,7 +347,8 @@ impl Run<'_> {
             .find(|p| copy.live.is_multiple_of(*p) && copy.from.is_multiple_of(*p as u64));
         let piece = piece.unwrap_or(1);
         for first in (0..copy.live).step_by(piece) {
-            let place = self.touch(actor, Space::Global, copy.from + first as u64, piece, Kind::Read);
+            let place =
+                self.touch(actor, Space::Global, copy.from.wrapping_add(first as u64), piece, Kind::Read);
             let bytes = place.map_or([0xff; 16], |p| self.bytes(p, piece));
             out[first..first + piece].copy_from_slice(&bytes[..piece]);
         }

@@ -61,9 +61,10 @@ pub(crate) fn launch(
         stopped: false,
     };
     let blocks = grid.iter().product::<u32>();
-    let order = run.order(blocks);
-    for index in order {
-        run.run_block(index);
+    let (mut next, step) = run.block_order(blocks);
+    for _ in 0..blocks {
+        run.run_block(next);
+        next = ((u64::from(next) + u64::from(step)) % u64::from(blocks)) as u32;
         if run.stopped {
             break;
         }
@@ -173,19 +174,23 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn order(&mut self, n: u32) -> Vec<u32> {
-        let mut order: Vec<u32> = (0..n).collect();
+    /// The order of `n` blocks: the first one, and the distance to the next, which has no common factor with `n`.
+    fn block_order(&mut self, n: u32) -> (u32, u32) {
         match self.options.schedule {
-            Schedule::Forward => {}
-            Schedule::Reverse => order.reverse(),
+            Schedule::Forward => (0, 1),
+            Schedule::Reverse => (n - 1, n - 1),
             Schedule::Random(_) => {
-                for i in (1..order.len()).rev() {
-                    let j = self.random.below(i + 1);
-                    order.swap(i, j);
-                }
+                let gcd = |mut a: u32, mut b: u32| {
+                    while b != 0 {
+                        (a, b) = (b, a % b);
+                    }
+                    a
+                };
+                let first = self.random.below(n as usize) as u32;
+                let step = 1 + self.random.below(n as usize) as u32;
+                (first, (step..).find(|s| gcd(*s, n) == 1).unwrap_or(1))
             }
         }
-        order
     }
 
     fn run_block(&mut self, index: u32) {

@@ -58,6 +58,11 @@ pub(super) fn parse(text: &str) -> Result<Module, SimError> {
     Ok(module)
 }
 
+/// The largest array or register count accepted.
+const MAX_EXTENT: usize = 1 << 20;
+/// The largest parameter accepted; devices take 32764 bytes in all.
+const MAX_PARAM: usize = 32764;
+
 struct Parser {
     tokens: Vec<(Token, u32)>,
     at: usize,
@@ -112,6 +117,15 @@ impl Parser {
         Ok(if negative { value.wrapping_neg() } else { value })
     }
 
+    /// A size, count or alignment. The bound is far above what a device has and keeps products small.
+    fn extent(&mut self) -> Result<usize, SimError> {
+        let value = self.integer()?;
+        match usize::try_from(value) {
+            Ok(v) if v <= MAX_EXTENT => Ok(v),
+            _ => Err(self.error(&format!("{value} is not a size of 0 to {MAX_EXTENT}"))),
+        }
+    }
+
     fn skip_statement(&mut self) {
         while let Some(token) = self.next() {
             if token == Token::Mark(';') {
@@ -146,7 +160,7 @@ impl Parser {
         let name = loop {
             let word = self.word()?;
             match word.as_str() {
-                ".align" => align = self.integer()? as usize,
+                ".align" => align = self.extent()?,
                 ".attribute" | ".unified" | ".managed" => {
                     return Err(self.error("variable attributes are not supported"));
                 }
@@ -157,16 +171,22 @@ impl Parser {
             }
         };
         let ty = ty.ok_or_else(|| self.error("a variable without a known type"))?;
+        if !align.is_power_of_two() {
+            return Err(self.error(&format!("alignment {align} is not a power of two")));
+        }
         let (mut count, mut array) = (1, false);
         while self.eat('[') {
             array = true;
             count = if self.eat(']') {
                 0
             } else {
-                let extent = self.integer()? as usize;
+                let extent = self.extent()?;
                 self.expect(']')?;
                 count * extent
             };
+        }
+        if count > MAX_EXTENT {
+            return Err(self.error(&format!("{count} elements; at most {MAX_EXTENT}")));
         }
         let mut init = None;
         if self.eat('=') {
@@ -197,7 +217,7 @@ impl Parser {
             let word = self.word()?;
             match word.as_str() {
                 ".param" | ".ptr" | ".global" | ".shared" | ".const" | ".local" => {}
-                ".align" => align = self.integer()? as usize,
+                ".align" => align = self.extent()?,
                 _ => match word.strip_prefix('.') {
                     Some(t) => ty = ty.or(Type::from_name(t)),
                     None => break word,
@@ -207,11 +227,16 @@ impl Parser {
         let ty = ty.ok_or_else(|| self.error("a parameter without a known type"))?;
         let mut size = ty.bytes();
         if self.eat('[') {
-            size *= self.integer()? as usize;
+            size *= self.extent()?;
             self.expect(']')?;
         } else {
             // `.ptr .align n` speaks of what the pointer points at.
             align = size;
+        }
+        if size > MAX_PARAM || !align.is_power_of_two() {
+            return Err(
+                self.error(&format!("a parameter of {size} bytes aligned to {align}; at most {MAX_PARAM}"))
+            );
         }
         Ok(Param { name, offset: offset.next_multiple_of(align.max(ty.bytes())), size })
     }
@@ -239,11 +264,11 @@ impl Parser {
             if matches!(self.peek(), Some(Token::Word(w)) if number(w).is_some()) {
                 product = self.integer()?;
                 while self.eat(',') {
-                    product *= self.integer()?;
+                    product = product.saturating_mul(self.integer()?);
                 }
             }
             match word.as_str() {
-                ".maxntid" | ".reqntid" => entry.max_threads = Some(product as u32),
+                ".maxntid" | ".reqntid" => entry.max_threads = u32::try_from(product).ok(),
                 ".minnctapersm" | ".maxnreg" | ".maxnctapersm" | ".noreturn" => {}
                 _ => return Err(self.error(&format!("entry directive {word} is not supported"))),
             }
@@ -318,7 +343,7 @@ impl Parser {
         loop {
             let name = self.word()?;
             if self.eat('<') {
-                for index in 0..self.integer()? {
+                for index in 0..self.extent()? {
                     declare(format!("{name}{index}"));
                 }
                 self.expect('>')?;
@@ -377,12 +402,12 @@ impl Parser {
 
     fn operand(&mut self, scopes: &Scopes) -> Result<Operand, SimError> {
         if self.eat('!') {
-            return Ok(Operand::Not(Box::new(self.operand(scopes)?)));
+            return Ok(Operand::Not(Box::new(self.atom(scopes)?)));
         }
         if self.eat('{') {
             let mut items = Vec::new();
             while !self.eat('}') {
-                items.push(self.operand(scopes)?);
+                items.push(self.atom(scopes)?);
                 self.eat(',');
             }
             return Ok(Operand::Vector(items));
