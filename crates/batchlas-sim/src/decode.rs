@@ -384,7 +384,12 @@ impl Kernel {
         let mut fills: Vec<(Row, Fill)> = decoder.fills.iter().map(|(f, r)| (*r, f.clone())).collect();
         fills.sort_by_key(|f| f.0);
         let grain = |shared: bool| {
-            insts.iter().filter_map(|i| finest_access(&i.op, shared)).min().unwrap_or(4).clamp(1, 4)
+            insts
+                .iter()
+                .filter_map(|i| finest_access(&i.op, shared))
+                .min()
+                .unwrap_or(MAX_GRAIN)
+                .min(MAX_GRAIN)
         };
         Ok(Kernel {
             name: entry.name.clone(),
@@ -408,6 +413,9 @@ impl Kernel {
     }
 }
 
+/// The widest grain of race detection, the widest access there is.
+const MAX_GRAIN: usize = 16;
+
 /// Bytes of the access that `op` makes to shared (or else global) memory.
 fn finest_access(op: &Op, shared: bool) -> Option<usize> {
     let counts = |at: &Address| at.space == Space::Generic || (at.space == Space::Shared) == shared;
@@ -415,6 +423,7 @@ fn finest_access(op: &Op, shared: bool) -> Option<usize> {
         Op::Ld { at, ty, .. } | Op::St { at, ty, .. } | Op::Atom { at, ty, .. } => {
             counts(at).then(|| ty.bytes())
         }
+        Op::CpAsync { bytes, .. } => Some(*bytes),
         _ => None,
     }
 }

@@ -42,6 +42,13 @@ impl Clocks {
         self.now[thread]
     }
 
+    /// Whether these lanes of a warp stand at the same time, so that one record can speak for all of them.
+    pub(crate) fn abreast(&self, warp: usize, set: u32) -> bool {
+        let mut times = lanes(warp as u32, set).map(|t| self.now[t as usize]);
+        let first = times.next();
+        times.all(|t| Some(t) == first)
+    }
+
     pub(crate) fn exit(&mut self, thread: usize) {
         self.exit_floor[thread] = self.floor;
         self.settled = self.settled.min(self.floor);
@@ -159,7 +166,9 @@ impl Kind {
 pub(crate) struct Access {
     pub(crate) kind: Kind,
     pub(crate) block: u32,
-    pub(crate) thread: u32,
+    pub(crate) warp: u32,
+    /// The lanes that access the same bytes; a plain write is by one lane.
+    pub(crate) lanes: u32,
     pub(crate) pc: u32,
 }
 
@@ -200,7 +209,9 @@ struct Cell {
     non_coherent: bool,
     write: Option<Write>,
     first: Option<Shared>,
-    rest: Vec<Shared>,
+    /// More of them, when there are more.
+    #[allow(clippy::box_collection, reason = "a cell is there for every grain: 16 bytes less count")]
+    rest: Option<Box<Vec<Shared>>>,
 }
 
 /// Blocks other than the running one whose reads of a grain are kept: one is enough to prove a race.
@@ -246,7 +257,7 @@ impl Shadow {
                 cell.non_coherent = false;
                 cell.write = None;
                 cell.first = None;
-                cell.rest.clear();
+                cell.rest = None;
             }
             let found = cell.access(clocks, a);
             rival = rival.or(found);
@@ -255,13 +266,35 @@ impl Shadow {
     }
 }
 
+impl Access {
+    /// The first of its lanes that the access of `u` at `time` did not happen before.
+    fn unordered(self, clocks: &Clocks, u: u32, time: u32) -> Option<u32> {
+        lanes(self.warp, self.lanes).find(|t| !clocks.ordered(u as usize, time, *t as usize))
+    }
+}
+
+/// The threads of the set lanes of a warp.
+fn lanes(warp: u32, mut set: u32) -> impl Iterator<Item = u32> {
+    std::iter::from_fn(move || {
+        (set != 0).then(|| {
+            let lane = set.trailing_zeros();
+            set &= set - 1;
+            warp * 32 + lane
+        })
+    })
+}
+
 impl Cell {
+    fn shared(&self) -> impl Iterator<Item = &Shared> {
+        self.first.iter().chain(self.rest.iter().flat_map(|r| r.iter()))
+    }
+
     fn access(&mut self, clocks: &Clocks, a: Access) -> Option<Rival> {
-        let thread = a.thread as usize;
-        let writes = a.kind.writes();
+        let settled = |block: u32, time: u32| block == a.block && time < clocks.settled;
         let mut rival = self.write.and_then(|w| {
-            let ordered = w.block == a.block && clocks.ordered(w.thread as usize, w.time, thread);
             let stale = a.kind == Kind::NonCoherentRead;
+            let ordered = settled(w.block, w.time)
+                || (w.block == a.block && a.unordered(clocks, w.thread, w.time).is_none());
             (!ordered || stale).then_some(Rival {
                 block: w.block,
                 thread: w.thread,
@@ -271,36 +304,24 @@ impl Cell {
             })
         });
         if rival.is_none() {
-            rival = self.first.iter().chain(&self.rest).find_map(|s| s.conflict(clocks, a));
+            rival = self
+                .shared()
+                .filter(|s| s.kind.clashes(a.kind) && !settled(s.block, s.time))
+                .find_map(|s| s.conflict(clocks, a));
         }
-        if rival.is_none() && writes && self.non_coherent {
-            let s = self.first.iter().chain(&self.rest).next();
-            rival = Some(Rival {
-                block: s.map_or(a.block, |s| s.block),
-                thread: s.map_or(a.thread, |s| s.warp * 32 + s.lanes.trailing_zeros()),
-                pc: s.map_or(a.pc, |s| s.pc),
-                writes: false,
-                non_coherent: true,
-            });
+        if rival.is_none() && a.kind.writes() && self.non_coherent {
+            rival = self.shared().next().map(|s| s.rival(s.warp * 32 + s.lanes.trailing_zeros(), true));
         }
         self.non_coherent |= a.kind == Kind::NonCoherentRead;
-        let time = clocks.now(thread);
+        let thread = a.warp * 32 + a.lanes.trailing_zeros();
+        let time = clocks.now(thread as usize);
         if a.kind == Kind::Write {
-            self.write = Some(Write { block: a.block, thread: a.thread, time, pc: a.pc });
+            self.write = Some(Write { block: a.block, thread, time, pc: a.pc });
             self.first = None;
-            self.rest.clear();
+            self.rest = None;
         } else {
-            self.share(
-                clocks,
-                Shared {
-                    kind: a.kind,
-                    block: a.block,
-                    warp: a.thread / 32,
-                    time,
-                    lanes: 1 << (a.thread % 32),
-                    pc: a.pc,
-                },
-            );
+            let Access { kind, block, warp, lanes, pc } = a;
+            self.share(clocks, Shared { kind, block, warp, time, lanes, pc });
         }
         rival
     }
@@ -321,24 +342,25 @@ impl Cell {
             }
             // Settled accesses are ordered before all that follows in this block; `new` speaks for them to
             // the other blocks.
-            Some(first) if first.settled(clocks, new) && self.rest.is_empty() => {
+            Some(first) if first.settled(clocks, new) && self.rest.is_none() => {
                 *first = new;
                 return;
             }
             Some(_) => {}
         }
-        if let Some(s) = self.rest.iter_mut().find(|s| joins(s)) {
+        let rest = self.rest.get_or_insert_default();
+        if let Some(s) = rest.iter_mut().find(|s| joins(s)) {
             s.lanes |= new.lanes;
             s.pc = new.pc;
             return;
         }
-        self.rest.retain(|s| !s.settled(clocks, new));
+        rest.retain(|s| !s.settled(clocks, new));
         let foreign = |s: &&Shared| s.kind == new.kind && s.block != new.block;
-        while self.rest.iter().filter(foreign).count() > FOREIGN_KEPT {
-            let at = self.rest.iter().position(|s| foreign(&s)).unwrap_or(0);
-            self.rest.swap_remove(at);
+        while rest.iter().filter(foreign).count() > FOREIGN_KEPT {
+            let at = rest.iter().position(|s| foreign(&s)).unwrap_or(0);
+            rest.swap_remove(at);
         }
-        self.rest.push(new);
+        rest.push(new);
     }
 }
 
@@ -348,25 +370,13 @@ impl Shared {
     }
 
     fn conflict(&self, clocks: &Clocks, a: Access) -> Option<Rival> {
-        let clash = self.kind.clashes(a.kind);
-        if !clash || (self.block == a.block && self.time < clocks.settled) {
-            return None;
-        }
-        let mut lanes = self.lanes;
-        while lanes != 0 {
-            let thread = self.warp * 32 + lanes.trailing_zeros();
-            lanes &= lanes - 1;
-            if self.block != a.block || !clocks.ordered(thread as usize, self.time, a.thread as usize) {
-                return Some(Rival {
-                    block: self.block,
-                    thread,
-                    pc: self.pc,
-                    writes: self.kind.writes(),
-                    non_coherent: false,
-                });
-            }
-        }
-        None
+        lanes(self.warp, self.lanes)
+            .find(|u| self.block != a.block || a.unordered(clocks, *u, self.time).is_some())
+            .map(|u| self.rival(u, false))
+    }
+
+    fn rival(&self, thread: u32, non_coherent: bool) -> Rival {
+        Rival { block: self.block, thread, pc: self.pc, writes: self.kind.writes(), non_coherent }
     }
 }
 
@@ -392,7 +402,14 @@ mod tests {
         }
 
         fn in_block(&mut self, kind: Kind, thread: u32, block: u32) -> bool {
-            self.shadow.access(&self.clocks, 4, 4, Access { kind, block, thread, pc: 0 }).is_some()
+            self.shadow
+                .access(
+                    &self.clocks,
+                    4,
+                    4,
+                    Access { kind, block, warp: thread / 32, lanes: 1 << (thread % 32), pc: 0 },
+                )
+                .is_some()
         }
     }
 

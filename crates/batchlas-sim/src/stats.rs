@@ -107,8 +107,7 @@ impl Stats {
                 }
             }
         }
-        sectors.sort_unstable();
-        sectors.dedup();
+        sort_distinct(&mut sectors);
         let count = sectors.len() as u64;
         let (r, s) = if store {
             (&mut self.store_requests, &mut self.store_sectors)
@@ -132,8 +131,7 @@ impl Stats {
             for (_, address) in addresses.iter().filter(|(l, _)| (first..first + group).contains(l)) {
                 words.extend((0..words_each).map(|w| address / 4 + w));
             }
-            words.sort_unstable();
-            words.dedup();
+            sort_distinct(&mut words);
             let mut banks = [0u64; 32];
             for w in &words {
                 banks[(w % 32) as usize] += 1;
@@ -146,6 +144,14 @@ impl Stats {
         self.shared_wavefronts_least += least;
         passes
     }
+}
+
+/// Sorts and removes repetitions; most accesses come sorted.
+fn sort_distinct(values: &mut Vec<u64>) {
+    if !values.is_sorted() {
+        values.sort_unstable();
+    }
+    values.dedup();
 }
 
 impl fmt::Display for Stats {

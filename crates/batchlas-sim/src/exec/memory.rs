@@ -48,8 +48,20 @@ struct Place {
 /// Who accesses, with which instruction.
 #[derive(Clone, Copy)]
 struct Actor {
-    thread: usize,
+    warp: usize,
+    lanes: u32,
     pc: usize,
+}
+
+impl Actor {
+    fn one(warp: usize, lane: usize, pc: usize) -> Actor {
+        Actor { warp, lanes: 1 << lane, pc }
+    }
+
+    /// The first of the lanes, which stands for them in reports.
+    fn thread(self) -> usize {
+        32 * self.warp + self.lanes.trailing_zeros() as usize
+    }
 }
 
 impl Run<'_> {
@@ -83,23 +95,28 @@ impl Run<'_> {
         let at = Some((space, addr));
         if !addr.is_multiple_of(bytes as u64) {
             let detail = format!("{bytes} bytes at an address that is not a multiple of {bytes}");
-            self.find(FindingKind::Misaligned, actor.thread, actor.pc, at, None, &detail);
+            self.find(FindingKind::Misaligned, actor.thread(), actor.pc, at, None, &detail);
         }
         let offset = match space {
             Space::Shared => inside(addr, SHARED_BASE, self.shared.bytes.len(), bytes),
             Space::Local => inside(addr, 0, self.kernel.local_bytes, bytes)
-                .map(|o| o + actor.thread * self.kernel.local_bytes),
+                .map(|o| o + actor.thread() * self.kernel.local_bytes),
             _ => self.memory.slot(addr).and_then(|a: &Allocation| a.offset(addr, bytes)),
         };
         let Some(offset) = offset else {
             let detail = format!("{bytes} bytes{}", self.extent(space, addr));
-            self.find(FindingKind::OutOfBounds, actor.thread, actor.pc, at, None, &detail);
+            self.find(FindingKind::OutOfBounds, actor.thread(), actor.pc, at, None, &detail);
             return None;
         };
         let place = Place { space, address: addr, offset };
         let (reads, writes) = (kind.reads(), kind.writes());
-        let access =
-            Access { kind, block: self.block_index, thread: actor.thread as u32, pc: actor.pc as u32 };
+        let access = Access {
+            kind,
+            block: self.block_index,
+            warp: actor.warp as u32,
+            lanes: actor.lanes,
+            pc: actor.pc as u32,
+        };
         let region = match space {
             Space::Shared => &mut self.shared,
             Space::Local => &mut self.local,
@@ -116,7 +133,7 @@ impl Run<'_> {
                 FindingKind::OutOfBounds => format!("{bytes} bytes{}", self.extent(space, addr)),
                 _ => format!("{bytes} bytes"),
             };
-            self.find(fault, actor.thread, actor.pc, at, None, &detail);
+            self.find(fault, actor.thread(), actor.pc, at, None, &detail);
             if matches!(fault, FindingKind::OutOfBounds | FindingKind::ReadOnlyWrite) {
                 return None;
             }
@@ -140,7 +157,7 @@ impl Run<'_> {
                     },
                 )
             };
-            self.find(kind, actor.thread, actor.pc, at, Some(rival), detail);
+            self.find(kind, actor.thread(), actor.pc, at, Some(rival), detail);
         }
         Some(place)
     }
@@ -223,21 +240,31 @@ impl Run<'_> {
             Strength::Strong => Kind::StrongRead,
             Strength::NonCoherent => Kind::NonCoherentRead,
         };
-        // Lanes that share an address would find the same, but each counts as a reader.
-        for l in bits(exec) {
-            let actor = Actor { thread: 32 * warp.index + l, pc };
+        let mut left = exec;
+        while left != 0 {
+            let l = left.trailing_zeros();
+            // Neighbours that read the same bytes are checked together; a thread's local memory is its own.
+            let run =
+                bits(left).take_while(|m| addresses[*m] == addresses[l as usize]).fold(0, |m, l| m | 1 << l);
+            let together = mem::resolve(at.space, addresses[l as usize]).0 != Space::Local
+                && self.clocks.abreast(warp.index, run);
+            let lanes = if together { run } else { 1 << l };
+            left &= !lanes;
+            let actor = Actor { warp: warp.index, lanes, pc };
             for first in (0..total).step_by(16) {
                 let count = (total - first).min(16);
-                let bytes =
-                    match self.touch(actor, at.space, addresses[l].wrapping_add(first as u64), count, kind) {
-                        Some(place) => self.bytes(place, count),
-                        None => [0xff; 16],
-                    };
+                let addr = addresses[l as usize].wrapping_add(first as u64);
+                let bytes = match self.touch(actor, at.space, addr, count, kind) {
+                    Some(place) => self.bytes(place, count),
+                    None => [0xff; 16],
+                };
                 for (i, d) in d.iter().enumerate().skip(first / each).take(count / each) {
-                    if let Some(d) = d {
-                        let mut value = [0; 8];
-                        value[..each].copy_from_slice(&bytes[i * each - first..][..each]);
-                        warp.rows[*d][l] = extend(u64::from_le_bytes(value), ty);
+                    let Some(d) = d else { continue };
+                    let mut value = [0; 8];
+                    value[..each].copy_from_slice(&bytes[i * each - first..][..each]);
+                    let value = extend(u64::from_le_bytes(value), ty);
+                    for l in bits(lanes) {
+                        warp.rows[*d][l] = value;
                     }
                 }
             }
@@ -260,7 +287,7 @@ impl Run<'_> {
         self.count_cost(exec, pc, at.space, &addresses, total, true);
         let kind = if strength == Strength::Strong { Kind::StrongWrite } else { Kind::Write };
         for l in bits(exec) {
-            let actor = Actor { thread: 32 * warp.index + l, pc };
+            let actor = Actor::one(warp.index, l, pc);
             for first in (0..total).step_by(16) {
                 let count = (total - first).min(16);
                 let addr = addresses[l].wrapping_add(first as u64);
@@ -290,7 +317,7 @@ impl Run<'_> {
         let addresses = Self::addresses(warp, at);
         self.count_cost(exec, pc, at.space, &addresses, ty.bytes(), true);
         for l in bits(exec) {
-            let actor = Actor { thread: 32 * warp.index + l, pc };
+            let actor = Actor::one(warp.index, l, pc);
             let Some(place) = self.touch(actor, at.space, addresses[l], ty.bytes(), Kind::Atomic) else {
                 continue;
             };
@@ -319,7 +346,7 @@ impl Run<'_> {
         self.count_cost(exec, pc, Space::Global, &from, bytes, false);
         warp.copies.resize_with(32, Copies::default);
         for l in bits(exec) {
-            let actor = Actor { thread: 32 * warp.index + l, pc };
+            let actor = Actor::one(warp.index, l, pc);
             let live = live.map_or(bytes, |r| (warp.rows[r][l] as u32 as usize).min(bytes));
             let copy = Copy { to: to[l], from: from[l], bytes, live, pc };
             let Some(place) = self.touch(actor, Space::Shared, copy.to, bytes, Kind::Write) else { continue };
@@ -339,7 +366,7 @@ impl Run<'_> {
         if !copy.from.is_multiple_of(copy.bytes as u64) {
             let detail = format!("{} bytes at an address that is not a multiple", copy.bytes);
             let at = Some((Space::Global, copy.from));
-            self.find(FindingKind::Misaligned, actor.thread, actor.pc, at, None, &detail);
+            self.find(FindingKind::Misaligned, actor.thread(), actor.pc, at, None, &detail);
         }
         // By the largest pieces that the address allows, so that a partial copy is not called misaligned.
         let piece = [16, 8, 4, 2, 1]
@@ -370,18 +397,19 @@ impl Run<'_> {
             let mut copies = std::mem::take(&mut warp.copies[l]);
             while copies.groups.len() > pending.unwrap_or(0) {
                 let group = copies.groups.pop_front().unwrap_or_default();
-                group.into_iter().for_each(|c| self.copy_arrives(32 * warp.index + l, c));
+                let actor = |c: &Copy| Actor::one(warp.index, l, c.pc);
+                group.into_iter().for_each(|c| self.copy_arrives(actor(&c), c));
             }
             if pending.is_none() {
-                copies.open.drain(..).for_each(|c| self.copy_arrives(32 * warp.index + l, c));
+                let actor = |c: &Copy| Actor::one(warp.index, l, c.pc);
+                copies.open.drain(..).for_each(|c| self.copy_arrives(actor(&c), c));
             }
             warp.copies[l] = copies;
         }
     }
 
     /// The data of a copy arrives: a read of the source and a write by the waiting thread, now.
-    fn copy_arrives(&mut self, thread: usize, copy: Copy) {
-        let actor = Actor { thread, pc: copy.pc };
+    fn copy_arrives(&mut self, actor: Actor, copy: Copy) {
         let data = if copy.live > 0 { self.source(actor, copy) } else { [0; 16] };
         if let Some(offset) = inside(copy.to, SHARED_BASE, self.shared.bytes.len(), copy.bytes) {
             self.shared.flags[offset..offset + copy.bytes].iter_mut().for_each(|f| *f &= !IN_FLIGHT);
@@ -409,7 +437,7 @@ impl Run<'_> {
             let mut rows = [[0xffu8; 16]; 8];
             for (r, row) in rows.iter_mut().enumerate() {
                 let lane = 8 * i + r;
-                let actor = Actor { thread: 32 * warp.index + lane, pc };
+                let actor = Actor::one(warp.index, lane, pc);
                 if let Some(place) = self.touch(actor, at.space, addresses[lane], 16, Kind::Read) {
                     *row = self.bytes(place, 16);
                 }
@@ -457,7 +485,7 @@ impl Run<'_> {
             }
             for (r, row) in matrix.iter().enumerate() {
                 let lane = 8 * i + r;
-                let actor = Actor { thread: 32 * warp.index + lane, pc };
+                let actor = Actor::one(warp.index, lane, pc);
                 if let Some(place) = self.touch(actor, at.space, addresses[lane], 16, Kind::Write) {
                     let bytes: Vec<u8> = row.iter().flat_map(|v| v.to_le_bytes()).collect();
                     self.put(place, &bytes);
