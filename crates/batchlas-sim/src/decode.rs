@@ -12,6 +12,7 @@ use crate::ptx::{Entry, Instruction, Module, Operand, Space, Type, Variable};
 use crate::report::Site;
 use crate::stats::Class;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Index of a register row.
 pub(crate) type Row = usize;
@@ -41,6 +42,28 @@ pub(crate) enum Strength {
     Strong,
     /// Through the read-only path: the location must not be written during the launch.
     NonCoherent,
+}
+
+/// What a load makes of the bytes that it finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Loaded {
+    /// Bytes of one value.
+    pub(crate) bytes: usize,
+    /// For a signed type, the bits of the register to extend it to.
+    signed_to: Option<u64>,
+}
+
+impl Loaded {
+    pub(crate) fn value(self, bytes: &[u8]) -> u64 {
+        let mut value = [0; 8];
+        value[..self.bytes].copy_from_slice(&bytes[..self.bytes]);
+        let value = u64::from_le_bytes(value);
+        let unused = 64 - 8 * self.bytes as u32;
+        match self.signed_to {
+            Some(keep) => ((value << unused) as i64 >> unused) as u64 & keep,
+            None => value,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,7 +195,7 @@ pub(crate) enum Op {
     Ld {
         at: Address,
         d: Vec<Option<Row>>,
-        ty: Type,
+        value: Loaded,
         strength: Strength,
     },
     St {
@@ -183,7 +206,7 @@ pub(crate) enum Op {
     },
     LdParam {
         d: Vec<Option<Row>>,
-        ty: Type,
+        value: Loaded,
         offset: usize,
     },
     Atom {
@@ -299,7 +322,7 @@ pub(crate) struct Placed {
 #[derive(Debug)]
 pub(crate) struct Kernel {
     pub(crate) name: String,
-    pub(crate) sites: Vec<Site>,
+    pub(crate) sites: Arc<[Site]>,
     pub(crate) insts: Vec<Inst>,
     pub(crate) rows: usize,
     pub(crate) preds: usize,
@@ -420,9 +443,8 @@ const MAX_GRAIN: usize = 16;
 fn finest_access(op: &Op, shared: bool) -> Option<usize> {
     let counts = |at: &Address| at.space == Space::Generic || (at.space == Space::Shared) == shared;
     match op {
-        Op::Ld { at, ty, .. } | Op::St { at, ty, .. } | Op::Atom { at, ty, .. } => {
-            counts(at).then(|| ty.bytes())
-        }
+        Op::Ld { at, value, .. } => counts(at).then_some(value.bytes),
+        Op::St { at, ty, .. } | Op::Atom { at, ty, .. } => counts(at).then(|| ty.bytes()),
         Op::CpAsync { bytes, .. } => Some(*bytes),
         _ => None,
     }
@@ -740,6 +762,17 @@ impl Decoder<'_> {
         }
     }
 
+    /// The bits of the register that a signed value is extended to.
+    fn signed_to(&self, ty: Type, o: &Operand) -> Option<u64> {
+        let items = self.list(o);
+        let widths = items.iter().filter_map(|i| match i {
+            Operand::Reg(id) => Some(self.entry.registers[id.0 as usize].ty.bytes()),
+            _ => None,
+        });
+        let bits = 8 * widths.max().unwrap_or(ty.bytes()).min(8) as u32;
+        ty.is_signed().then_some(u64::MAX >> (64 - bits))
+    }
+
     /// A type that a register holds in memory, and a vector of it that exists.
     fn check_vector(&self, ty: Type, count: usize) -> Result<(), SimError> {
         if ty.bytes() > 8 || ty == Type::Pred || !matches!(count, 1 | 2 | 4 | 8) {
@@ -828,6 +861,7 @@ impl Decoder<'_> {
         m.take_any(&["v2", "v4", "v8"]);
         let d = self.dst_list(&o[0])?;
         self.check_vector(ty, d.len())?;
+        let value = Loaded { bytes: ty.bytes(), signed_to: self.signed_to(ty, &o[0]) };
         let class = Self::access_class(space, false);
         if space == Space::Param {
             let Operand::Address(base, offset) = &o[1] else { return self.fail("a parameter was expected") };
@@ -842,9 +876,9 @@ impl Decoder<'_> {
                 return self
                     .fail(format!("bytes {offset}..{end} of parameter {name} of {} bytes", param.size));
             }
-            return Ok((Op::LdParam { d, ty, offset: param.offset + *offset as usize }, class));
+            return Ok((Op::LdParam { d, value, offset: param.offset + *offset as usize }, class));
         }
-        Ok((Op::Ld { at: self.address(&o[1], space)?, d, ty, strength }, class))
+        Ok((Op::Ld { at: self.address(&o[1], space)?, d, value, strength }, class))
     }
 
     fn st(&mut self, m: &mut Mods<'_>, o: &[Operand]) -> Decoded {

@@ -49,6 +49,7 @@ mod decode;
 mod device;
 mod error;
 mod exec;
+pub mod lint;
 mod mem;
 mod mma;
 pub mod mutate;

@@ -2,7 +2,10 @@
 
 use crate::ptx::Space;
 use crate::stats::Stats;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 /// What is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -183,14 +186,35 @@ pub struct Report {
     pub dropped: u64,
     /// What was executed.
     pub stats: Stats,
-    /// Every instruction of the kernel with what it cost.
-    pub sites: Vec<(Site, SiteCost)>,
+    pub(crate) sites: Arc<[Site]>,
+    pub(crate) costs: Vec<SiteCost>,
 }
 
 impl Report {
     /// Whether nothing was found.
     pub fn is_clean(&self) -> bool {
         self.findings.is_empty() && self.dropped == 0
+    }
+
+    /// Every instruction of the kernel with what it cost.
+    pub fn sites(&self) -> impl Iterator<Item = (&Site, &SiteCost)> {
+        self.sites.iter().zip(&self.costs)
+    }
+
+    /// What each source line cost, as a table: issues, shared wavefronts and global sectors, dearest lines first.
+    /// Lines that touch no memory are summed up in `issues` only.
+    pub fn lines(&self) -> Vec<(String, u32, SiteCost)> {
+        let mut lines: BTreeMap<(String, u32), SiteCost> = BTreeMap::new();
+        for (site, cost) in self.sites() {
+            let sum = lines.entry(site.source.clone().unwrap_or_default()).or_default();
+            sum.issues += cost.issues;
+            sum.wavefronts += cost.wavefronts;
+            sum.sectors += cost.sectors;
+        }
+        let mut lines: Vec<_> = lines.into_iter().map(|((file, line), cost)| (file, line, cost)).collect();
+        lines.retain(|(.., cost)| cost.issues > 0);
+        lines.sort_by_key(|(.., cost)| Reverse((cost.sectors + cost.wavefronts, cost.issues)));
+        lines
     }
 
     /// Whether something of this kind was found.

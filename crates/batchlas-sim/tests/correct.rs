@@ -4,7 +4,7 @@
 
 mod common;
 
-use batchlas_sim::{FindingKind, Layout, Module, Permission, Schedule};
+use batchlas_sim::{FindingKind, Layout, Module, Permission, Schedule, lint};
 use common::{Bench, Numbers, Params, SCHEDULES, module};
 
 const N: usize = 16;
@@ -383,6 +383,68 @@ fn arrival_without_waiting_orders_one_way() {
             assert_eq!(bench.read::<i32>(out, 32), (0..32).map(|l| 7 + 31 - l).collect::<Vec<_>>());
         }
     }
+}
+
+#[test]
+fn the_correct_kernels_leave_no_pair_to_fuse() {
+    for (file, entry) in
+        [("potrf", "potrf_f32"), ("potrf", "potrf_f64"), ("trsm", "trsm_shared"), ("gemm", "gemm_async")]
+    {
+        let m = module(&format!("{file}.sm_90"));
+        assert_eq!(lint::unfused(&m, m.entry(entry).unwrap()), []);
+    }
+}
+
+#[test]
+fn signed_loads_extend_to_the_register() {
+    let text = "
+.version 9.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 k_param_0)
+{
+    .reg .b16 %rs<2>;
+    .reg .b32 %r<2>;
+    .reg .b64 %rd<4>;
+    ld.param.u64 %rd1, [k_param_0];
+    ld.global.s32 %rd2, [%rd1];
+    st.global.u64 [%rd1+8], %rd2;
+    ld.global.s8 %rd3, [%rd1];
+    st.global.u64 [%rd1+16], %rd3;
+    ld.global.s8 %r1, [%rd1];
+    st.global.u32 [%rd1+24], %r1;
+    ld.global.u8 %rs1, [%rd1];
+    cvt.s32.s8 %r1, %rs1;
+    st.global.u32 [%rd1+28], %r1;
+    ret;
+}";
+    let m = Module::parse(text).unwrap();
+    let mut bench = Bench::new();
+    let a = bench.filled("a", &[-2i32, 0, 0, 0, 0, 0, 0, 0]);
+    let report = bench.run(&m, "k", [1; 3], 1, 0, Params::default().u64(a), Schedule::Forward);
+    assert!(report.is_clean(), "{report}");
+    assert_eq!(bench.read::<i64>(a + 8, 2), [-2, -2]);
+    assert_eq!(bench.read::<i32>(a + 24, 2), [-2, -2]);
+}
+
+#[test]
+fn costs_are_counted_by_source_line() {
+    let m = module("trsm.sm_90");
+    let mut bench = Bench::new();
+    let (n, q) = (32, 32);
+    let (l, b) = (bench.filled("L", &vec![1f32; n * n]), bench.filled("B", &vec![1f32; n * q]));
+    let params = Params::default().u64(l).u64(b).i32(n as i32).i32(q as i32);
+    let report = bench.run(&m, "trsm_shared", [1; 3], 256, 4 * (n * n + n * q), params, Schedule::Forward);
+    // The right-hand sides are read and written once, in full sectors: 128 sectors each way.
+    let source =
+        std::fs::read_to_string(format!("{}/tests/ptx/trsm.cu", env!("CARGO_MANIFEST_DIR"))).unwrap();
+    let line = |text: &str| source.lines().position(|l| l.contains(text)).unwrap() as u32 + 1;
+    let sectors = |n: u32| report.lines().iter().find(|(_, l, _)| *l == n).map_or(0, |(.., c)| c.sectors);
+    assert_eq!(sectors(line("rhs[e] = bp[e]")), 128);
+    assert_eq!(sectors(line("bp[e] = rhs[e]")), 128);
+    assert_eq!(report.stats.store_sectors, 128);
+    // Every thread of the division reads a column: a stride of 32 words is a conflict of all lanes.
+    assert!(report.stats.shared_wavefronts > report.stats.shared_wavefronts_least);
 }
 
 #[test]

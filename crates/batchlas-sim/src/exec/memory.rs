@@ -3,7 +3,7 @@
 use super::{Run, Warp, bits};
 use crate::FindingKind;
 use crate::alu::{self, BinOp, Lanes};
-use crate::decode::{Address, AtomOp, Row, Strength};
+use crate::decode::{Address, AtomOp, Loaded, Row, Strength};
 use crate::mem::{self, Allocation, IN_FLIGHT, INIT, Region, SHARED_BASE};
 use crate::ptx::{Space, Type};
 use crate::race::{Access, Kind};
@@ -25,15 +25,6 @@ pub(super) struct Copy {
 pub(super) struct Copies {
     open: Vec<Copy>,
     groups: VecDeque<Vec<Copy>>,
-}
-
-/// What a load puts into a register: the value, sign-extended for the signed types.
-pub(super) fn extend(value: u64, ty: Type) -> u64 {
-    match ty {
-        Type::S8 => value as i8 as u32 as u64,
-        Type::S16 => value as i16 as u32 as u64,
-        _ => value,
-    }
 }
 
 /// Where checked bytes are.
@@ -228,11 +219,11 @@ impl Run<'_> {
         pc: usize,
         at: Address,
         d: &[Option<Row>],
-        ty: Type,
+        value: Loaded,
         strength: Strength,
     ) {
         let addresses = Self::addresses(warp, at);
-        let each = ty.bytes();
+        let each = value.bytes;
         let total = each * d.len();
         self.count_cost(exec, pc, at.space, &addresses, total, false);
         let kind = match strength {
@@ -260,9 +251,7 @@ impl Run<'_> {
                 };
                 for (i, d) in d.iter().enumerate().skip(first / each).take(count / each) {
                     let Some(d) = d else { continue };
-                    let mut value = [0; 8];
-                    value[..each].copy_from_slice(&bytes[i * each - first..][..each]);
-                    let value = extend(u64::from_le_bytes(value), ty);
+                    let value = value.value(&bytes[i * each - first..]);
                     for l in bits(lanes) {
                         warp.rows[*d][l] = value;
                     }

@@ -69,8 +69,13 @@ pub(crate) fn launch(
             break;
         }
     }
-    let sites = (0..kernel.insts.len()).map(|pc| run.site(pc)).zip(run.costs.iter().cloned()).collect();
-    Report { findings: run.findings, dropped: run.dropped, stats: run.stats, sites }
+    Report {
+        findings: run.findings,
+        dropped: run.dropped,
+        stats: run.stats,
+        sites: kernel.sites.clone(),
+        costs: run.costs,
+    }
 }
 
 /// A small generator (xorshift64*) for schedules.

@@ -131,17 +131,14 @@ impl Run<'_> {
                 let value = logic(*f, warp.pred(*a), warp.pred(*b));
                 warp.set_pred(*d, exec, value);
             }
-            Op::LdParam { d, ty, offset } => {
+            Op::LdParam { d, value, offset } => {
                 for (i, d) in d.iter().enumerate() {
                     let Some(d) = d else { continue };
-                    let at = offset + i * ty.bytes();
-                    let mut bytes = [0; 8];
-                    bytes[..ty.bytes()].copy_from_slice(&self.params[at..at + ty.bytes()]);
-                    let value = super::memory::extend(u64::from_le_bytes(bytes), *ty);
+                    let value = value.value(&self.params[offset + i * value.bytes..]);
                     warp.set(*d, exec, &[value; 32]);
                 }
             }
-            Op::Ld { at, d, ty, strength } => self.load(warp, exec, pc, *at, d, *ty, *strength),
+            Op::Ld { at, d, value, strength } => self.load(warp, exec, pc, *at, d, *value, *strength),
             Op::St { at, a, ty, strength } => self.store(warp, exec, pc, *at, a, *ty, *strength),
             Op::Atom { at, f, ty, d, b, c } => self.atomic(warp, exec, pc, *at, *f, *ty, *d, *b, *c),
             Op::CpAsync { to, from, bytes, live } => {
