@@ -50,6 +50,7 @@ const CASES: &[(&str, FindingKind)] = &[
     ("race", Race),
     ("warp_race", Race),
     ("warp_scope", Race),
+    ("mask_scope", Race),
     ("block_race", Race),
     ("reuse", Race),
     ("async", AsyncInFlight),

@@ -44,6 +44,8 @@ extern "C" __global__ void bad_warp_race(int *a, int n) { __shared__ volatile in
 extern "C" __global__ void good_warp_race(int *a, int n) { __shared__ int s[64]; s[threadIdx.x] = n; __syncwarp(); a[threadIdx.x] = s[threadIdx.x ^ 1]; }
 extern "C" __global__ void bad_warp_scope(int *a, int n) { __shared__ int s[64]; s[threadIdx.x] = n; __syncwarp(); a[threadIdx.x] = s[threadIdx.x ^ 32]; }
 extern "C" __global__ void good_warp_scope(int *a, int n) { __shared__ int s[64]; s[threadIdx.x] = n; __syncthreads(); a[threadIdx.x] = s[threadIdx.x ^ 32]; }
+extern "C" __global__ void bad_mask_scope(int *a, int n) { __shared__ int s[64]; s[threadIdx.x] = n; __syncwarp(0xffu << (threadIdx.x & 24)); a[threadIdx.x] = s[threadIdx.x ^ 8]; }
+extern "C" __global__ void good_mask_scope(int *a, int n) { __shared__ int s[64]; s[threadIdx.x] = n; __syncwarp(0xffu << (threadIdx.x & 24)); a[threadIdx.x] = s[threadIdx.x ^ 4]; }
 extern "C" __global__ void bad_block_race(int *a, int n) { if (threadIdx.x == 0) *a += n; }
 extern "C" __global__ void good_block_race(int *a, int n) { if (threadIdx.x == 0) atomicAdd(a, n); }
 extern "C" __global__ void bad_reuse(int *a, int n) {
