@@ -448,6 +448,21 @@ fn costs_are_counted_by_source_line() {
 }
 
 #[test]
+fn a_thread_may_wait_for_another_in_a_loop() {
+    for arch in ["sm_90", "sm_100"] {
+        let m = module(&format!("warp.{arch}"));
+        for schedule in SCHEDULES {
+            let mut bench = Bench::new();
+            let (flag, out) = (bench.filled("flag", &[0i32; 3]), bench.filled("out", &[0i32; 3]));
+            let params = Params::default().u64(flag).u64(out);
+            let report = bench.run(&m, "spin", [1; 3], 64, 0, params, schedule);
+            assert!(report.is_clean(), "{schedule:?} {report}");
+            assert_eq!(bench.read::<i32>(out, 3), [1; 3]);
+        }
+    }
+}
+
+#[test]
 fn the_other_triangle_is_guarded() {
     // The factor writes column by column: forbidding one element of the lower triangle is noticed at that element.
     let m = module("potrf.sm_90");

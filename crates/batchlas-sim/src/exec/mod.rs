@@ -78,6 +78,11 @@ pub(crate) fn launch(
     }
 }
 
+/// Instructions after which a warp that does not wait lets others run: it may be waiting for them in a loop.
+const STRETCH: usize = 1 << 14;
+/// The same for a turn out of order.
+const FAIR_STRETCH: usize = 1 << 8;
+
 /// A small generator (xorshift64*) for schedules.
 struct Random(u64);
 
@@ -106,11 +111,18 @@ struct Warp {
     at_barrier: u32,
     at_warp: u32,
     copies: Vec<Copies>,
+    /// How often its stretch ended before it waited.
+    turns: usize,
 }
 
 impl Warp {
     fn live(&self) -> u32 {
         self.present & !self.exited
+    }
+
+    /// Whether, after a long stretch, lanes get a short turn out of order, in case those that ran wait for them.
+    fn fair(&self) -> bool {
+        self.turns % 2 == 1
     }
 
     fn ready(&self) -> u32 {
@@ -212,10 +224,18 @@ impl Run<'_> {
                 }
                 break;
             }
-            let (w, quantum) = match self.options.schedule {
-                Schedule::Forward => (ready[0], usize::MAX),
-                Schedule::Reverse => (ready[ready.len() - 1], usize::MAX),
-                Schedule::Random(_) => (ready[self.random.below(ready.len())], 1 + self.random.below(64)),
+            let fewest = ready.iter().map(|w| self.warps[*w].turns).min().unwrap_or(0);
+            let mut first = ready.iter().filter(|w| self.warps[**w].turns == fewest);
+            let w = match self.options.schedule {
+                Schedule::Forward => first.next().copied(),
+                Schedule::Reverse => first.next_back().copied(),
+                Schedule::Random(_) => ready.get(self.random.below(ready.len())).copied(),
+            }
+            .unwrap_or(ready[0]);
+            let quantum = match self.options.schedule {
+                Schedule::Random(_) => 1 + self.random.below(64),
+                _ if self.warps[w].fair() => FAIR_STRETCH,
+                _ => STRETCH,
             };
             self.run_warp(w, quantum);
             if self.stopped {
@@ -263,6 +283,7 @@ impl Run<'_> {
             warp.present = if count == 32 { u32::MAX } else { (1 << count) - 1 };
             (warp.exited, warp.at_barrier, warp.at_warp) = (0, 0, 0);
             warp.copies.clear();
+            warp.turns = 0;
             for (row, fill) in &kernel.fills {
                 match fill {
                     Fill::Value(v) if fresh => warp.rows[*row] = [*v; 32],
@@ -304,15 +325,13 @@ impl Run<'_> {
     /// Picks the lanes of a warp that run next: a group at one place.
     fn choose(&mut self, warp: &Warp) -> (u32, usize) {
         let ready = warp.ready();
-        let places = bits(ready).map(|l| warp.pc[l]);
+        let mut places = bits(ready).map(|l| warp.pc[l]);
         let pc = match self.options.schedule {
+            _ if warp.fair() => places.nth(warp.turns / 2 % ready.count_ones() as usize),
             // The lowest place first lets lanes that went ahead be caught up with.
             Schedule::Forward => places.min(),
             Schedule::Reverse => places.max(),
-            Schedule::Random(_) => {
-                let nth = self.random.below(ready.count_ones() as usize);
-                bits(ready).nth(nth).map(|l| warp.pc[l])
-            }
+            Schedule::Random(_) => places.nth(self.random.below(ready.count_ones() as usize)),
         }
         .unwrap_or(0);
         let mut group = bits(ready).filter(|l| warp.pc[*l] == pc).fold(0, |m, l| m | 1 << l);
@@ -330,7 +349,7 @@ impl Run<'_> {
             let (group, mut pc) = self.choose(&warp);
             let others = bits(warp.ready() & !group).map(|l| warp.pc[l]);
             let meet = match self.options.schedule {
-                Schedule::Forward => others.min().unwrap_or(usize::MAX),
+                Schedule::Forward if !warp.fair() => others.min().unwrap_or(usize::MAX),
                 _ => usize::MAX,
             };
             let budget = self.options.max_instructions;
@@ -350,6 +369,8 @@ impl Run<'_> {
                 self.stopped = true;
             }
         }
+        let random = matches!(self.options.schedule, Schedule::Random(_));
+        warp.turns = if left == 0 && !random { warp.turns + 1 } else { 0 };
         self.warps[w] = warp;
     }
 

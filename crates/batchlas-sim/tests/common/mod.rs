@@ -83,20 +83,11 @@ impl Bench {
         params: Params,
         schedule: Schedule,
     ) -> Report {
+        let options = Options { max_instructions: 5_000_000, ..Options::with_schedule(schedule) };
         let entry = module.entry(entry).unwrap();
         let mut params = params.0;
         params.resize(entry.param_bytes().max(params.len()), 0);
-        self.device
-            .launch(
-                module,
-                &entry.name,
-                grid,
-                [block, 1, 1],
-                shared,
-                &params,
-                &Options::with_schedule(schedule),
-            )
-            .unwrap()
+        self.device.launch(module, &entry.name, grid, [block, 1, 1], shared, &params, &options).unwrap()
     }
 }
 

@@ -57,3 +57,10 @@ extern "C" __global__ void one_way(int *a, int n) {
     if (threadIdx.x < 32) { s[l] = n + l; asm volatile("bar.arrive 1, 64;" ::: "memory"); }
     else { asm volatile("bar.sync 1, 64;" ::: "memory"); a[l] = s[31 - l]; }
 }
+// Threads that wait for another lane of their warp, and for another warp.
+extern "C" __global__ void spin(volatile int *flag, int *out) {
+    int t = threadIdx.x;
+    if (t == 0) { while (flag[0] == 0); out[0] = 1; } else if (t == 1) { flag[0] = 1; }
+    if (t == 2) { while (flag[1] == 0); out[1] = 1; } else if (t == 40) { flag[1] = 1; }
+    if (t == 41) { while (flag[2] == 0); out[2] = 1; } else if (t == 3) { flag[2] = 1; }
+}
