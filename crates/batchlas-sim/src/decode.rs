@@ -294,6 +294,50 @@ pub(crate) enum Op {
     /// Waits until at most this many committed groups are pending; `None` waits for everything.
     CpWait(Option<usize>),
     Fence,
+    /// Other warps should run.
+    Yield,
+    Elect {
+        d: Row,
+        p: Option<PredId>,
+        mask: Row,
+    },
+    PhaseInit {
+        at: Address,
+        count: Row,
+    },
+    PhaseInval {
+        at: Address,
+    },
+    /// `count` is `None` for a mere announcement of bytes.
+    PhaseArrive {
+        at: Address,
+        d: Option<Row>,
+        count: Option<Row>,
+        bytes: Option<Row>,
+    },
+    PhaseWait {
+        at: Address,
+        p: PredId,
+        wait: Wait,
+    },
+    CpBulk {
+        to: Address,
+        from: Address,
+        bytes: Row,
+        bar: Address,
+    },
+    /// `cp.async.mbarrier.arrive`; `extra` when the arrival is not part of the expected count.
+    CpTrack {
+        at: Address,
+        extra: bool,
+    },
+}
+
+/// What a wait on a barrier in shared memory names.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Wait {
+    Parity(Row),
+    Token(Row),
 }
 
 /// A decoded instruction.
@@ -690,7 +734,7 @@ impl Decoder<'_> {
     fn operation(&mut self, head: &str, m: &mut Mods<'_>, o: &[Operand]) -> Decoded {
         let expected = match head {
             "ret" | "exit" | "trap" | "nop" | "membar" | "fence" => 0,
-            "bra" | "activemask" | "nanosleep" => 1,
+            "bra" | "activemask" => 1,
             "mov" | "cvta" | "ld" | "ldu" | "st" | "neg" | "abs" | "not" | "popc" | "clz" | "brev"
             | "bfind" | "rcp" | "sqrt" | "rsqrt" | "ex2" | "lg2" | "sin" | "cos" | "tanh" | "cvt"
             | "ldmatrix" | "stmatrix" => 2,
@@ -737,7 +781,19 @@ impl Decoder<'_> {
                 Ok((Op::Exit, Class::Branch))
             }
             "trap" => Ok((Op::Trap, Class::Branch)),
-            "nop" | "nanosleep" | "prefetch" | "griddepcontrol" => {
+            "nanosleep" => {
+                self.ty(m)?;
+                Ok((Op::Yield, Class::Branch))
+            }
+            "mbarrier" => self.mbarrier(m, o),
+            "elect" => {
+                if !m.take("sync") || o.len() != 2 {
+                    return self.fail("elect.sync with a result and a mask");
+                }
+                let (d, p) = self.dst_pair(&o[0])?;
+                Ok((Op::Elect { d, p, mask: self.src_as(&o[1], Type::B32)? }, Class::Vote))
+            }
+            "nop" | "prefetch" | "griddepcontrol" | "setmaxnreg" => {
                 m.0.clear();
                 Ok((Op::Nop, Class::Move))
             }
@@ -748,7 +804,8 @@ impl Decoder<'_> {
             "cp" => self.cp_async(m, o),
             "membar" | "fence" => {
                 m.take_any(SCOPES);
-                m.take_any(&["gl", "acq_rel", "sc", "acquire", "release"]);
+                m.take_any(&["gl", "acq_rel", "sc", "acquire", "release", "proxy", "async", "mbarrier_init"]);
+                m.take_any(&["async::global", "async::shared::cta", "shared::cta", "alias"]);
                 Ok((Op::Fence, Class::Fence))
             }
             _ => self.fail("unknown opcode"),
@@ -1403,9 +1460,87 @@ impl Decoder<'_> {
         Ok((Op::Mma { shape, d, a, b, c }, Class::Matrix))
     }
 
+    /// An address in shared memory, by name or generic.
+    fn shared_address(&mut self, m: &mut Mods<'_>, o: Option<&Operand>) -> Result<Address, SimError> {
+        let space = m.first(SPACES).unwrap_or(Space::Generic);
+        match o {
+            Some(o) if matches!(space, Space::Shared | Space::Generic) => self.address(o, space),
+            _ => self.fail("an address in shared memory was expected"),
+        }
+    }
+
+    fn mbarrier(&mut self, m: &mut Mods<'_>, o: &[Operand]) -> Decoded {
+        if self.ty(m)?.bytes() != 8 {
+            return self.fail("barriers are 64 bits wide");
+        }
+        m.take_any(SCOPES);
+        m.take_any(&["acquire", "release", "relaxed"]);
+        let class = Class::Barrier;
+        let one = self.fill(Fill::Value(1));
+        if m.take("init") {
+            let Some(count) = o.get(1) else { return self.fail("a count was expected") };
+            return Ok((
+                Op::PhaseInit { at: self.shared_address(m, o.first())?, count: self.src(count)? },
+                class,
+            ));
+        }
+        if m.take("inval") {
+            return Ok((Op::PhaseInval { at: self.shared_address(m, o.first())? }, class));
+        }
+        if m.take("test_wait") || m.take("try_wait") {
+            let parity = m.take("parity");
+            let (Some(p), Some(value)) = (o.first(), o.get(2)) else { return self.fail("too few operands") };
+            let row = self.src(value)?;
+            let wait = if parity { Wait::Parity(row) } else { Wait::Token(row) };
+            let p = self.pred(p)?.pred;
+            return Ok((Op::PhaseWait { at: self.shared_address(m, o.get(1))?, p, wait }, class));
+        }
+        let arrive = m.take("arrive");
+        let announce = m.take("expect_tx");
+        let no_complete = m.0.contains(&"noComplete");
+        if no_complete || !(arrive || announce) {
+            return self.fail("this operation on a barrier");
+        }
+        let (d, rest) = match o.first() {
+            Some(Operand::Address(..)) | None => (None, o),
+            Some(d) => (Some(self.dst(d)?), &o[1..]),
+        };
+        let at = self.shared_address(m, rest.first())?;
+        let value = rest.get(1).map(|v| self.src(v)).transpose()?;
+        let (count, bytes) = match (arrive, announce) {
+            (true, false) => (Some(value.unwrap_or(one)), None),
+            (arrive, _) => (arrive.then_some(one), value),
+        };
+        Ok((Op::PhaseArrive { at, d, count, bytes }, class))
+    }
+
+    fn cp_bulk(&mut self, m: &mut Mods<'_>, o: &[Operand]) -> Decoded {
+        let known = m.take("mbarrier::complete_tx::bytes") & m.take("global");
+        let shared = m.take("shared::cluster") | m.take("shared::cta");
+        let (true, true, [to, from, bytes, bar]) = (known, shared, o) else {
+            return self.fail("only copies from global to shared memory that complete on a barrier");
+        };
+        let (to, from) = (self.address(to, Space::Shared)?, self.address(from, Space::Global)?);
+        Ok((
+            Op::CpBulk { to, from, bytes: self.src(bytes)?, bar: self.address(bar, Space::Shared)? },
+            Class::Async,
+        ))
+    }
+
     fn cp_async(&mut self, m: &mut Mods<'_>, o: &[Operand]) -> Decoded {
         if !m.take("async") {
             return self.fail("only cp.async");
+        }
+        if m.take("mbarrier") {
+            let extra = !m.take("noinc");
+            if !m.take("arrive") || self.ty(m)?.bytes() != 8 {
+                return self.fail("cp.async.mbarrier.arrive on a 64-bit barrier");
+            }
+            let at = self.shared_address(m, o.first())?;
+            return Ok((Op::CpTrack { at, extra }, Class::Async));
+        }
+        if m.take("bulk") {
+            return self.cp_bulk(m, o);
         }
         if m.take("commit_group") {
             return Ok((Op::CpCommit, Class::Async));

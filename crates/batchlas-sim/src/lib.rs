@@ -36,13 +36,18 @@
 //!
 //! # The memory model that is enforced
 //!
-//! Accesses are ordered by program order, by block barriers among the threads that they collect, and by
-//! `bar.warp.sync` among the lanes of its mask; by nothing else. This is stricter than the hardware: lanes
+//! Accesses are ordered by program order, by block barriers among the threads that they collect, by
+//! `bar.warp.sync` among the lanes of its mask, and by an `mbarrier` from those that arrive to those that see its phase
+//! end; by nothing else. This is stricter than the hardware: lanes
 //! that run in lock step are not ordered; a shuffle, vote or `mma` orders no memory; fences, atomics and
 //! release/acquire pairs order nothing; two blocks of one launch are never ordered; a warp operation is only complete when
 //! its lanes are at the same instruction and none that its mask names has left. Strong accesses (atomic,
 //! volatile, relaxed, acquire, release) do not race with each other. The data of `cp.async` arrives at the
-//! `wait_group` of the thread that issued it, and no access may touch the destination before.
+//! `wait_group` of the thread that issued it, and no access may touch the destination before. Copies that an `mbarrier` tracks,
+//! bulk copies among them, land after a wait has found nothing else missing, and are ordered before those only that see
+//! the phase end.
+//!
+//! Blocks run one after the other, so a block that waits for another block in a loop exhausts its budget.
 
 mod alu;
 mod decode;

@@ -37,9 +37,18 @@ impl fmt::Display for Target {
 }
 
 fn synchronises(i: &Instruction) -> bool {
-    ["bar.sync", "bar.arrive", "bar.warp.sync", "barrier.sync", "barrier.cta.sync", "cp.async.wait"]
-        .iter()
-        .any(|p| i.opcode.starts_with(p))
+    [
+        "bar.sync",
+        "bar.arrive",
+        "bar.warp.sync",
+        "barrier.sync",
+        "barrier.cta.sync",
+        "cp.async.wait",
+        "mbarrier.arrive",
+        "cp.async.mbarrier",
+    ]
+    .iter()
+    .any(|p| i.opcode.starts_with(p))
 }
 
 fn mutations(i: &Instruction) -> Vec<Mutation> {

@@ -28,7 +28,10 @@ pub(crate) struct Clocks {
 }
 
 impl Clocks {
+    /// Starts a block of `threads` threads. One more stands for the asynchronous copies that barriers in shared
+    /// memory track: whoever has not seen such a barrier's phase end is not ordered after them.
     pub(crate) fn reset(&mut self, threads: usize) {
+        let threads = threads + 1;
         self.threads = threads;
         (self.event, self.floor, self.settled) = (1, 1, 1);
         self.now.clear();
@@ -47,6 +50,26 @@ impl Clocks {
         let mut times = lanes(warp as u32, set).map(|t| self.now[t as usize]);
         let first = times.next();
         times.all(|t| Some(t) == first)
+    }
+
+    /// Knowledge of nothing.
+    pub(crate) fn blank(&self) -> Vec<u32> {
+        vec![0; self.threads]
+    }
+
+    /// The thread that stands for tracked copies.
+    pub(crate) fn agent(&self) -> usize {
+        self.threads - 1
+    }
+
+    /// Starts a new time for tracked copies, which no barrier orders, and hands it to those who learn `joined`.
+    pub(crate) fn land(&mut self, joined: &mut [u32]) -> u32 {
+        let agent = self.agent();
+        self.exit_floor[agent] = 0;
+        self.settled = 0;
+        self.advance(agent);
+        joined[agent] = self.now[agent] + 1;
+        self.now[agent]
     }
 
     pub(crate) fn exit(&mut self, thread: usize) {
@@ -73,7 +96,7 @@ impl Clocks {
             self.now.fill(self.event);
             return;
         }
-        let mut joined = vec![0; self.threads];
+        let mut joined = self.blank();
         self.collect(members, &mut joined);
         self.acquire(members, &joined);
     }
@@ -169,6 +192,7 @@ pub(crate) struct Access {
     pub(crate) warp: u32,
     /// The lanes that access the same bytes; a plain write is by one lane.
     pub(crate) lanes: u32,
+    pub(crate) time: u32,
     pub(crate) pc: u32,
 }
 
@@ -318,7 +342,7 @@ impl Cell {
         }
         self.non_coherent |= a.kind == Kind::NonCoherentRead;
         let thread = a.warp * 32 + a.lanes.trailing_zeros();
-        let time = clocks.now(thread as usize);
+        let time = a.time;
         if a.kind == Kind::Write {
             self.write = Some(Write { block: a.block, thread, time, pc: a.pc });
             self.first = None;
@@ -326,7 +350,7 @@ impl Cell {
             self.strong_writes = false;
         } else {
             self.strong_writes |= a.kind.writes();
-            let Access { kind, block, warp, lanes, pc } = a;
+            let Access { kind, block, warp, lanes, time, pc } = a;
             self.share(clocks, Shared { kind, block, warp, time, lanes, pc });
         }
         rival
@@ -360,7 +384,17 @@ impl Cell {
             s.pc = new.pc;
             return;
         }
-        rest.retain(|s| !s.settled(clocks, new));
+        // What is ordered after the new access of a lane is ordered after its earlier ones.
+        for s in self.first.iter_mut().chain(rest.iter_mut()) {
+            if s.kind == new.kind && s.block == new.block && s.warp == new.warp {
+                s.lanes &= !new.lanes;
+            }
+        }
+        rest.retain(|s| s.lanes != 0 && !s.settled(clocks, new));
+        if let Some(first) = self.first.as_mut().filter(|f| f.lanes == 0) {
+            *first = new;
+            return;
+        }
         let foreign = |s: &&Shared| s.kind == new.kind && s.block != new.block;
         while rest.iter().filter(foreign).count() > FOREIGN_KEPT {
             let at = rest.iter().position(|s| foreign(&s)).unwrap_or(0);
@@ -408,14 +442,9 @@ mod tests {
         }
 
         fn in_block(&mut self, kind: Kind, thread: u32, block: u32) -> bool {
-            self.shadow
-                .access(
-                    &self.clocks,
-                    4,
-                    4,
-                    Access { kind, block, warp: thread / 32, lanes: 1 << (thread % 32), pc: 0 },
-                )
-                .is_some()
+            let time = self.clocks.now(thread as usize);
+            let a = Access { kind, block, warp: thread / 32, lanes: 1 << (thread % 32), time, pc: 0 };
+            self.shadow.access(&self.clocks, 4, 4, a).is_some()
         }
     }
 
@@ -467,7 +496,7 @@ mod tests {
     fn arrival_is_one_way() {
         let mut w = world(2);
         w.does(Kind::Write, 0);
-        let mut joined = vec![0; 2];
+        let mut joined = w.clocks.blank();
         w.clocks.collect(&[0], &mut joined);
         w.clocks.advance(0);
         w.clocks.acquire(&[1], &joined);

@@ -448,6 +448,26 @@ fn costs_are_counted_by_source_line() {
 }
 
 #[test]
+fn barriers_in_shared_memory() {
+    let tiles = 5;
+    let a: Vec<i32> = (0..64 * tiles).map(|x| x * x + 1).collect();
+    for arch in ["sm_90", "sm_100"] {
+        let m = module(&format!("phases.{arch}"));
+        for entry in ["bulk_stream", "tracked", "tokens"] {
+            for schedule in SCHEDULES {
+                let mut bench = Bench::new();
+                let (at, b) = (bench.filled("a", &a), bench.empty::<i32>("b", a.len()));
+                let params = Params::default().u64(at).u64(b).i32(tiles);
+                let report = bench.run(&m, entry, [1; 3], 64, 0, params, schedule);
+                assert!(report.is_clean(), "{arch} {entry} {schedule:?} {report}");
+                let reversed: Vec<i32> = a.chunks(64).flat_map(|c| c.iter().rev().copied()).collect();
+                assert_eq!(bench.read::<i32>(b, a.len()), reversed, "{arch} {entry} {schedule:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_thread_may_wait_for_another_in_a_loop() {
     for arch in ["sm_90", "sm_100"] {
         let m = module(&format!("warp.{arch}"));

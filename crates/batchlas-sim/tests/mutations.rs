@@ -5,7 +5,7 @@
 mod common;
 
 use batchlas_sim::mutate::{Mutation, sites};
-use batchlas_sim::{FindingKind, Module, Report, Schedule};
+use batchlas_sim::{FindingKind, Module, Options, Report, Schedule};
 use common::{Bench, Params, module};
 
 type Launch = fn(&Module, Schedule) -> Report;
@@ -74,6 +74,51 @@ fn every_deleted_or_narrowed_synchronisation_is_reported() {
                 }
             }
             assert_eq!(count, *expected, "{arch} {entry}");
+        }
+    }
+}
+
+/// The loop is unrolled by four: every copy of the body runs, and the last barrier of each protects something.
+const TILES: usize = 11;
+
+#[test]
+fn every_arrival_and_wait_on_a_barrier_in_shared_memory_is_needed() {
+    let source = include_str!("ptx/phases.cu");
+    let run = |m: &Module, entry: &str, schedule| {
+        let mut bench = Bench::new();
+        let (a, b) = (bench.filled("a", &[1i32; 64 * TILES]), bench.empty::<i32>("b", 64 * TILES));
+        let params = Params::default().u64(a).u64(b).i32(TILES as i32);
+        let options = Options { max_instructions: 20_000, ..Options::with_schedule(schedule) };
+        bench.device.launch(m, entry, [1; 3], [64, 1, 1], 0, &params.0, &options).unwrap()
+    };
+    let waits = |line: u32| source.lines().nth(line as usize - 1).is_some_and(|l| l.contains("_wait"));
+    // The other dialect unrolls further, so that its last barrier guards nothing at this number of tiles.
+    for arch in ["sm_90"] {
+        let m = module(&format!("phases.{arch}"));
+        for (entry, least) in [("bulk_stream", 5), ("tracked", 4), ("tokens", 3)] {
+            let whole = run(&m, entry, Schedule::Forward);
+            let mut count = 0;
+            for target in sites(&m, m.entry(entry).unwrap()) {
+                let wait = target.site.source.as_ref().is_some_and(|(_, line)| waits(*line));
+                let wanted = match target.mutation {
+                    Mutation::Delete => true,
+                    Mutation::NeverBranch => wait,
+                    _ => false,
+                };
+                if !wanted {
+                    continue;
+                }
+                if whole.sites().nth(target.site.index).is_none_or(|(_, cost)| cost.issues == 0) {
+                    continue;
+                }
+                count += 1;
+                let broken = m.mutated(entry, &target).unwrap();
+                // A wait that would not be repeated may succeed at once under one schedule: another shows it.
+                let reported = [Schedule::Forward, Schedule::Reverse, Schedule::Random(7)]
+                    .map(|schedule| !run(&broken, entry, schedule).is_clean());
+                assert!(reported.contains(&true), "{arch} {entry}: {target} is not reported");
+            }
+            assert!(count >= least, "{arch} {entry}: {count} sites");
         }
     }
 }

@@ -33,6 +33,7 @@ impl Run<'_> {
             | Op::Vote { mask, .. }
             | Op::Ballot { mask, .. }
             | Op::Match { mask, .. }
+            | Op::Elect { mask, .. }
             | Op::Redux { mask, .. } => warp.rows[*mask],
             _ => [u64::from(u32::MAX); 32],
         };
@@ -159,6 +160,14 @@ impl Run<'_> {
                 }
                 warp.set(*d, ready, &out);
             }
+            Op::Elect { d, p, .. } => {
+                bits(ready).for_each(|l| out[l] = u64::from(teams(l).trailing_zeros()));
+                let chosen = bits(ready).filter(|l| out[*l] == *l as u64).fold(0, |m, l| m | 1 << l);
+                warp.set(*d, ready, &out);
+                if let Some(p) = p {
+                    warp.set_pred(*p, ready, chosen);
+                }
+            }
             Op::LdMatrix { at, d, trans } => self.load_matrix(warp, ready, pc, *at, d, *trans),
             Op::StMatrix { at, a, trans } => self.store_matrix(warp, ready, pc, *at, a, *trans),
             Op::Mma { shape, d, a, b, c } => {
@@ -206,7 +215,7 @@ impl Run<'_> {
                 barrier.expected = Some(warp.rows[count][l] as usize);
             }
             if !waits {
-                let joined = barrier.brought.get_or_insert_with(|| vec![0; self.threads]);
+                let joined = barrier.brought.get_or_insert_with(|| self.clocks.blank());
                 self.clocks.collect(&[thread], joined);
                 self.clocks.advance(thread);
             }

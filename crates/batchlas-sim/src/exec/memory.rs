@@ -12,12 +12,12 @@ use std::collections::VecDeque;
 /// An asynchronous copy that is on its way.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Copy {
-    to: u64,
-    from: u64,
-    bytes: usize,
+    pub(super) to: u64,
+    pub(super) from: u64,
+    pub(super) bytes: usize,
     /// Bytes that are read; the rest is zero.
-    live: usize,
-    pc: usize,
+    pub(super) live: usize,
+    pub(super) pc: usize,
 }
 
 /// The asynchronous copies of one thread: those not committed yet, and the committed groups.
@@ -27,9 +27,16 @@ pub(super) struct Copies {
     groups: VecDeque<Vec<Copy>>,
 }
 
+impl Copies {
+    /// Takes all copies, committed or not.
+    pub(super) fn take(&mut self) -> Vec<Copy> {
+        self.groups.drain(..).flatten().chain(self.open.drain(..)).collect()
+    }
+}
+
 /// Where checked bytes are.
 #[derive(Clone, Copy)]
-struct Place {
+pub(super) struct Place {
     space: Space,
     /// Address in the space, or of the allocation's slot.
     address: u64,
@@ -37,20 +44,22 @@ struct Place {
 }
 
 /// Who accesses, with which instruction.
-#[derive(Clone, Copy)]
-struct Actor {
-    warp: usize,
-    lanes: u32,
-    pc: usize,
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Actor {
+    pub(super) warp: usize,
+    pub(super) lanes: u32,
+    pub(super) pc: usize,
+    /// When, if not now.
+    pub(super) time: Option<u32>,
 }
 
 impl Actor {
-    fn one(warp: usize, lane: usize, pc: usize) -> Actor {
-        Actor { warp, lanes: 1 << lane, pc }
+    pub(super) fn one(warp: usize, lane: usize, pc: usize) -> Actor {
+        Actor { warp, lanes: 1 << lane, pc, time: None }
     }
 
     /// The first of the lanes, which stands for them in reports.
-    fn thread(self) -> usize {
+    pub(super) fn thread(self) -> usize {
         32 * self.warp + self.lanes.trailing_zeros() as usize
     }
 }
@@ -72,7 +81,7 @@ impl Run<'_> {
         out
     }
 
-    fn put(&mut self, place: Place, bytes: &[u8]) {
+    pub(super) fn put(&mut self, place: Place, bytes: &[u8]) {
         if let Some(region) = self.region(place) {
             let range = place.offset..place.offset + bytes.len();
             region.bytes[range.clone()].copy_from_slice(bytes);
@@ -81,7 +90,14 @@ impl Run<'_> {
     }
 
     /// Checks an access and records it. Returns where the bytes are, unless there are none.
-    fn touch(&mut self, actor: Actor, space: Space, addr: u64, bytes: usize, kind: Kind) -> Option<Place> {
+    pub(super) fn touch(
+        &mut self,
+        actor: Actor,
+        space: Space,
+        addr: u64,
+        bytes: usize,
+        kind: Kind,
+    ) -> Option<Place> {
         let (space, addr) = mem::resolve(space, addr);
         let at = Some((space, addr));
         if !addr.is_multiple_of(bytes as u64) {
@@ -106,6 +122,7 @@ impl Run<'_> {
             block: self.block_index,
             warp: actor.warp as u32,
             lanes: actor.lanes,
+            time: actor.time.unwrap_or_else(|| self.clocks.now(actor.thread())),
             pc: actor.pc as u32,
         };
         let region = match space {
@@ -241,7 +258,7 @@ impl Run<'_> {
                 && self.clocks.abreast(warp.index, run);
             let lanes = if together { run } else { 1 << l };
             left &= !lanes;
-            let actor = Actor { warp: warp.index, lanes, pc };
+            let actor = Actor { warp: warp.index, lanes, pc, time: None };
             for first in (0..total).step_by(16) {
                 let count = (total - first).min(16);
                 let addr = addresses[l as usize].wrapping_add(first as u64);
@@ -338,15 +355,24 @@ impl Run<'_> {
             let actor = Actor::one(warp.index, l, pc);
             let live = live.map_or(bytes, |r| (warp.rows[r][l] as u32 as usize).min(bytes));
             let copy = Copy { to: to[l], from: from[l], bytes, live, pc };
-            let Some(place) = self.touch(actor, Space::Shared, copy.to, bytes, Kind::Write) else { continue };
-            if live > 0 {
-                self.source(actor, copy);
+            if self.copy_leaves(actor, copy) {
+                warp.copies[l].open.push(copy);
             }
-            for f in &mut self.shared.flags[place.offset..place.offset + bytes] {
-                *f = *f & !INIT | IN_FLIGHT;
-            }
-            warp.copies[l].open.push(copy);
         }
+    }
+
+    /// Checks both ends of a copy and marks its destination as in flight. Returns whether there is one.
+    pub(super) fn copy_leaves(&mut self, actor: Actor, copy: Copy) -> bool {
+        let Some(place) = self.touch(actor, Space::Shared, copy.to, copy.bytes, Kind::Write) else {
+            return false;
+        };
+        if copy.live > 0 {
+            self.source(actor, copy);
+        }
+        for f in &mut self.shared.flags[place.offset..place.offset + copy.bytes] {
+            *f = *f & !INIT | IN_FLIGHT;
+        }
+        true
     }
 
     /// Reads the live bytes of a copy's source.
@@ -398,7 +424,7 @@ impl Run<'_> {
     }
 
     /// The data of a copy arrives: a read of the source and a write by the waiting thread, now.
-    fn copy_arrives(&mut self, actor: Actor, copy: Copy) {
+    pub(super) fn copy_arrives(&mut self, actor: Actor, copy: Copy) {
         let data = if copy.live > 0 { self.source(actor, copy) } else { [0; 16] };
         if let Some(offset) = inside(copy.to, SHARED_BASE, self.shared.bytes.len(), copy.bytes) {
             self.shared.flags[offset..offset + copy.bytes].iter_mut().for_each(|f| *f &= !IN_FLIGHT);

@@ -6,6 +6,7 @@
 //! all lanes that its mask names are there.
 
 mod collective;
+mod mbarrier;
 mod memory;
 mod step;
 
@@ -19,6 +20,7 @@ use crate::race::{Clocks, Rival};
 use crate::report::{Finding, Location, Report, Site, SiteCost, ThreadId};
 use crate::stats::Stats;
 use collective::Barrier;
+use mbarrier::PhaseBarrier;
 use memory::Copies;
 use std::collections::HashMap;
 
@@ -49,6 +51,8 @@ pub(crate) fn launch(
         local: Region::default(),
         clocks: Clocks::default(),
         barriers: Vec::new(),
+        phases: HashMap::new(),
+        yielded: false,
         random: Random(match options.schedule {
             Schedule::Random(seed) => seed ^ 0x9e37_79b9_7f4a_7c15,
             _ => 1,
@@ -181,6 +185,10 @@ struct Run<'a> {
     local: Region,
     clocks: Clocks,
     barriers: Vec<Barrier>,
+    /// `mbarrier` objects by their address in shared memory.
+    phases: HashMap<u64, PhaseBarrier>,
+    /// A lane waits in a loop: others should run.
+    yielded: bool,
     random: Random,
     stats: Stats,
     costs: Vec<SiteCost>,
@@ -249,6 +257,7 @@ impl Run<'_> {
         let kernel = self.kernel;
         self.clocks.reset(self.threads);
         self.barriers.clear();
+        self.phases.clear();
         self.barriers.resize_with(16, Barrier::default);
         let shared_end = (kernel.dynamic_shared_at - SHARED_BASE) as usize + self.dynamic_shared;
         self.shared.reset(shared_end, GAP);
@@ -355,7 +364,7 @@ impl Run<'_> {
             let budget = self.options.max_instructions;
             while let Some(next) = self.step(&mut warp, group, pc) {
                 pc = next;
-                left -= 1;
+                left = if std::mem::take(&mut self.yielded) { 0 } else { left - 1 };
                 if pc >= meet || left == 0 || self.stats.warp_instructions > budget {
                     warp.set_pc(group, pc);
                     break;
@@ -410,6 +419,12 @@ impl Run<'_> {
             self.dropped += 1;
             return;
         }
+        let copied = rival.is_some_and(|r| r.thread as usize == self.threads);
+        let detail = if copied {
+            "the other side is an asynchronous copy whose barrier was not waited for"
+        } else {
+            detail
+        };
         self.seen.insert(key, Some(self.findings.len()));
         let finding = Finding {
             kind,

@@ -144,6 +144,15 @@ impl Run<'_> {
             Op::CpAsync { to, from, bytes, live } => {
                 self.copy_async(warp, exec, pc, *to, *from, *bytes, *live)
             }
+            Op::CpBulk { to, from, bytes, bar } => self.copy_bulk(warp, exec, pc, *to, *from, *bytes, *bar),
+            Op::CpTrack { at, extra } => self.phase_track(warp, exec, pc, *at, *extra),
+            Op::PhaseInit { at, count } => self.phase_init(warp, exec, pc, *at, *count),
+            Op::PhaseInval { at } => self.phase_inval(warp, exec, pc, *at),
+            Op::PhaseArrive { at, d, count, bytes } => {
+                self.phase_arrive(warp, exec, pc, *at, *d, *count, *bytes);
+            }
+            Op::PhaseWait { at, p, wait } => self.phase_wait(warp, exec, pc, *at, *p, *wait),
+            Op::Yield => self.yielded = true,
             Op::CpCommit => self.copy_commit(warp, exec),
             Op::CpWait(pending) => self.copy_wait(warp, exec, *pending),
             Op::Bra { target } => {
@@ -177,6 +186,7 @@ impl Run<'_> {
             | Op::Ballot { .. }
             | Op::Match { .. }
             | Op::Redux { .. }
+            | Op::Elect { .. }
             | Op::LdMatrix { .. }
             | Op::StMatrix { .. }
             | Op::Mma { .. } => {
