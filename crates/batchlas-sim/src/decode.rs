@@ -220,6 +220,11 @@ pub(crate) enum Op {
     Bra {
         target: usize,
     },
+    /// Jumps to the target that the index names.
+    BranchTable {
+        targets: Vec<usize>,
+        index: Row,
+    },
     Exit,
     Trap,
     Barrier {
@@ -439,6 +444,9 @@ impl Kernel {
             line: 0,
             opcode: String::new(),
         };
+        for p in &entry.params {
+            decoder.symbols.insert(p.name.clone(), p.offset as u64);
+        }
         for r in &entry.registers {
             let next = if r.ty == Type::Pred { &mut decoder.preds } else { &mut decoder.rows };
             decoder.register.push(*next);
@@ -776,6 +784,18 @@ impl Decoder<'_> {
                 m.take("uni");
                 Ok((Op::Bra { target: self.label(&o[0])? }, Class::Branch))
             }
+            "brx" => {
+                let (true, [index, Operand::Symbol(table, 0)]) = (m.take("idx"), o) else {
+                    return self.fail("an index and a list of targets were expected");
+                };
+                m.take("uni");
+                let Some(names) = self.entry.branch_targets.get(table) else {
+                    return self.fail(format!("{table} is not a list of targets"));
+                };
+                let targets: Result<Vec<usize>, SimError> =
+                    names.iter().map(|n| self.label(&Operand::Symbol(n.clone(), 0))).collect();
+                Ok((Op::BranchTable { targets: targets?, index: self.src(index)? }, Class::Branch))
+            }
             "ret" | "exit" => {
                 m.take("uni");
                 Ok((Op::Exit, Class::Branch))
@@ -921,19 +941,24 @@ impl Decoder<'_> {
         let value = Loaded { bytes: ty.bytes(), signed_to: self.signed_to(ty, &o[0]) };
         let class = Self::access_class(space, false);
         if space == Space::Param {
-            let Operand::Address(base, offset) = &o[1] else { return self.fail("a parameter was expected") };
-            let Operand::Symbol(name, _) = &**base else {
-                return self.fail("parameters are read by name only");
+            let named = match &o[1] {
+                Operand::Address(base, offset) => match &**base {
+                    Operand::Symbol(name, _) => Some((name, *offset)),
+                    _ => None,
+                },
+                _ => None,
             };
-            let Some(param) = self.entry.params.iter().find(|p| p.name == *name) else {
-                return self.fail(format!("{name} is not a parameter"));
-            };
-            let end = offset.saturating_add((d.len() * ty.bytes()) as i64);
-            if *offset < 0 || end > param.size as i64 {
-                return self
-                    .fail(format!("bytes {offset}..{end} of parameter {name} of {} bytes", param.size));
+            if let Some((name, offset)) = named {
+                let Some(param) = self.entry.params.iter().find(|p| p.name == *name) else {
+                    return self.fail(format!("{name} is not a parameter"));
+                };
+                let end = offset.saturating_add((d.len() * ty.bytes()) as i64);
+                if offset < 0 || end > param.size as i64 {
+                    return self
+                        .fail(format!("bytes {offset}..{end} of parameter {name} of {} bytes", param.size));
+                }
+                return Ok((Op::LdParam { d, value, offset: param.offset + offset as usize }, class));
             }
-            return Ok((Op::LdParam { d, value, offset: param.offset + *offset as usize }, class));
         }
         Ok((Op::Ld { at: self.address(&o[1], space)?, d, value, strength }, class))
     }

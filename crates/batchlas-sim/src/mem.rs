@@ -18,6 +18,7 @@ const SLOT_BITS: u32 = 40;
 pub(crate) const CONST_SLOT: u64 = 1 << 20;
 const SHARED_WINDOW: u64 = 1 << 48;
 const LOCAL_WINDOW: u64 = 1 << 49;
+const PARAM_WINDOW: u64 = 1 << 50;
 const WINDOW_BITS: u32 = 32;
 
 /// What a state space adds to an address to make it generic.
@@ -25,6 +26,7 @@ pub(crate) fn window(space: Space) -> u64 {
     match space {
         Space::Shared => SHARED_WINDOW,
         Space::Local => LOCAL_WINDOW,
+        Space::Param => PARAM_WINDOW,
         _ => 0,
     }
 }
@@ -37,7 +39,7 @@ pub(crate) fn slot_base(index: u64) -> u64 {
 /// Byte flags.
 pub(crate) const INIT: u8 = 1;
 const NO_READ: u8 = 2;
-const NO_WRITE: u8 = 4;
+pub(crate) const NO_WRITE: u8 = 4;
 /// Not part of any variable.
 pub(crate) const GAP: u8 = 8;
 /// The destination of an asynchronous copy that is not waited for.
@@ -242,6 +244,7 @@ pub(crate) fn resolve(space: Space, addr: u64) -> (Space, u64) {
     match addr >> WINDOW_BITS {
         w if w == SHARED_WINDOW >> WINDOW_BITS => (Space::Shared, addr - SHARED_WINDOW),
         w if w == LOCAL_WINDOW >> WINDOW_BITS => (Space::Local, addr - LOCAL_WINDOW),
+        w if w == PARAM_WINDOW >> WINDOW_BITS => (Space::Param, addr - PARAM_WINDOW),
         _ => (Space::Global, addr),
     }
 }
@@ -272,6 +275,7 @@ pub(crate) fn locate(
                 location.offset = (address - base) as i64;
             }
         }
+        Space::Param => location.offset = address as i64,
         _ => {
             if let Some(a) = memory.slot(address) {
                 location.buffer = Some(a.name.clone());

@@ -468,6 +468,45 @@ fn barriers_in_shared_memory() {
 }
 
 #[test]
+fn branch_tables_and_indexed_parameters() {
+    for arch in ["sm_90", "sm_100"] {
+        let m = module(&format!("control.{arch}"));
+        for schedule in SCHEDULES {
+            let mut bench = Bench::new();
+            let out = bench.empty::<f32>("out", 32);
+            let mut block = 3i32.to_le_bytes().to_vec();
+            (0..8).for_each(|w| block.extend((w as f32 + 0.5).to_le_bytes()));
+            block.resize(40, 0);
+            block.extend(out.to_le_bytes());
+            block.extend(5i32.to_le_bytes());
+            let report = bench.run(&m, "indexed", [1; 3], 32, 0, Params(block), schedule);
+            assert!(report.is_clean(), "{report}");
+            let expected: Vec<f32> = (0..32).map(|t| ((t * 5 & 7) as f32 + 0.5) * 3.0).collect();
+            assert_eq!(bench.read::<f32>(out, 32), expected);
+
+            let a: Vec<i32> = (0..32).map(|t| t % 11 - 1).collect();
+            let (at, b) = (bench.filled("a", &a), bench.empty::<i32>("b", 36));
+            // Several lanes write the same flag: that is a race, and all that may be found.
+            let params = Params::default().u64(at).u64(b).i32(100);
+            let report = bench.run(&m, "cases", [1; 3], 32, 0, params, schedule);
+            assert_eq!(report.kinds(), [FindingKind::Race]);
+            let expected = |v: i32| match v {
+                0 => 300,
+                1 => 100 ^ 77,
+                2 => 33,
+                3 => 97,
+                4 => 400,
+                5 => 2,
+                6 => 400,
+                7 => 3,
+                _ => -1,
+            };
+            assert_eq!(bench.read::<i32>(b, 32), a.iter().map(|v| expected(*v)).collect::<Vec<_>>());
+        }
+    }
+}
+
+#[test]
 fn a_thread_may_wait_for_another_in_a_loop() {
     for arch in ["sm_90", "sm_100"] {
         let m = module(&format!("warp.{arch}"));

@@ -69,6 +69,7 @@ impl Run<'_> {
         match place.space {
             Space::Shared => Some(&mut self.shared),
             Space::Local => Some(&mut self.local),
+            Space::Param => Some(&mut self.params),
             _ => self.memory.slot_mut(place.address).map(|a| &mut a.region),
         }
     }
@@ -108,6 +109,7 @@ impl Run<'_> {
             Space::Shared => inside(addr, SHARED_BASE, self.shared.bytes.len(), bytes),
             Space::Local => inside(addr, 0, self.kernel.local_bytes, bytes)
                 .map(|o| o + actor.thread() * self.kernel.local_bytes),
+            Space::Param => inside(addr, 0, self.params.bytes.len(), bytes),
             _ => self.memory.slot(addr).and_then(|a: &Allocation| a.offset(addr, bytes)),
         };
         let Some(offset) = offset else {
@@ -128,10 +130,11 @@ impl Run<'_> {
         let region = match space {
             Space::Shared => &mut self.shared,
             Space::Local => &mut self.local,
+            Space::Param => &mut self.params,
             _ => &mut self.memory.slot_mut(addr)?.region,
         };
         let (any, initialised) = region.flags_of(offset, bytes);
-        let rival = if space == Space::Local {
+        let rival = if matches!(space, Space::Local | Space::Param) {
             None
         } else {
             region.shadow.access(&self.clocks, offset, bytes, access)
@@ -183,6 +186,7 @@ impl Run<'_> {
                     None => String::new(),
                 }
             }
+            Space::Param => format!(" in a parameter block of {} bytes", self.params.bytes.len()),
             _ => match self.memory.slot(addr) {
                 Some(a) if a.live => format!(" in a buffer of {} bytes", a.region.bytes.len()),
                 Some(_) => " in a buffer that was freed".to_string(),

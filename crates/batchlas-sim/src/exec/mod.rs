@@ -14,7 +14,7 @@ use crate::FindingKind;
 use crate::alu::Lanes;
 use crate::decode::{Fill, Kernel, PredRef, Row};
 use crate::device::{Options, Schedule};
-use crate::mem::{self, GAP, GlobalMemory, Region, SHARED_BASE};
+use crate::mem::{self, GAP, GlobalMemory, INIT, NO_WRITE, Region, SHARED_BASE};
 use crate::ptx::Space;
 use crate::race::{Clocks, Rival};
 use crate::report::{Finding, Location, Report, Site, SiteCost, ThreadId};
@@ -40,7 +40,7 @@ pub(crate) fn launch(
         kernel,
         memory,
         options: *options,
-        params,
+        params: parameters(params),
         grid,
         block,
         dynamic_shared,
@@ -80,6 +80,14 @@ pub(crate) fn launch(
         sites: kernel.sites.clone(),
         costs: run.costs,
     }
+}
+
+/// The parameter block as memory that is only read.
+fn parameters(bytes: &[u8]) -> Region {
+    let mut region = Region::default();
+    region.reset(bytes.len(), INIT | NO_WRITE);
+    region.bytes.copy_from_slice(bytes);
+    region
 }
 
 /// Instructions after which a warp that does not wait lets others run: it may be waiting for them in a loop.
@@ -174,7 +182,7 @@ struct Run<'a> {
     kernel: &'a Kernel,
     memory: &'a mut GlobalMemory,
     options: Options,
-    params: &'a [u8],
+    params: Region,
     grid: [u32; 3],
     block: [u32; 3],
     dynamic_shared: usize,

@@ -134,7 +134,7 @@ impl Run<'_> {
             Op::LdParam { d, value, offset } => {
                 for (i, d) in d.iter().enumerate() {
                     let Some(d) = d else { continue };
-                    let value = value.value(&self.params[offset + i * value.bytes..]);
+                    let value = value.value(&self.params.bytes[offset + i * value.bytes..]);
                     warp.set(*d, exec, &[value; 32]);
                 }
             }
@@ -161,6 +161,21 @@ impl Run<'_> {
                 }
                 warp.set_pc(exec, *target);
                 warp.set_pc(group & !exec, next);
+                return None;
+            }
+            Op::BranchTable { targets, index } => {
+                warp.set_pc(group & !exec, next);
+                for l in bits(exec) {
+                    let index = warp.rows[*index][l] as u32 as usize;
+                    warp.pc[l] = match targets.get(index) {
+                        Some(target) => *target,
+                        None => {
+                            let detail = format!("target {index} of {}", targets.len());
+                            self.find(FindingKind::OutOfBounds, 32 * warp.index + l, pc, None, None, &detail);
+                            usize::MAX
+                        }
+                    };
+                }
                 return None;
             }
             Op::Exit => {

@@ -234,6 +234,8 @@ pub struct Entry {
     pub body: Vec<Instruction>,
     /// Label to index in `body`.
     pub labels: HashMap<String, usize>,
+    /// `.branchtargets` lists, by their label.
+    pub branch_targets: HashMap<String, Vec<String>>,
     /// `.maxntid`, the largest block allowed.
     pub max_threads: Option<u32>,
 }

@@ -249,6 +249,7 @@ impl Parser {
             variables: Vec::new(),
             body: Vec::new(),
             labels: HashMap::new(),
+            branch_targets: HashMap::new(),
             max_threads: None,
         };
         if self.eat('(') {
@@ -280,6 +281,7 @@ impl Parser {
     fn body(&mut self, entry: &mut Entry) -> Result<(), SimError> {
         let mut scopes: Scopes = vec![HashMap::new()];
         let mut source = None;
+        let mut label = String::new();
         while !scopes.is_empty() {
             let line = self.line();
             match self.peek().cloned() {
@@ -309,12 +311,22 @@ impl Parser {
                         entry.variables.push(variable);
                     }
                     ".loc" => source = self.loc()?,
+                    ".branchtargets" => {
+                        self.at += 1;
+                        let mut targets = vec![self.word()?];
+                        while self.eat(',') {
+                            targets.push(self.word()?);
+                        }
+                        self.expect(';')?;
+                        entry.branch_targets.insert(label.clone(), targets);
+                    }
                     ".pragma" => self.skip_statement(),
                     _ if word.starts_with('.') => {
                         return Err(self.error(&format!("unknown directive {word}")));
                     }
                     _ if self.tokens.get(self.at + 1).map(|t| &t.0) == Some(&Token::Mark(':')) => {
                         self.at += 2;
+                        label.clone_from(&word);
                         entry.labels.insert(word, entry.body.len());
                     }
                     _ => {
