@@ -391,6 +391,28 @@ fn bfe(a: u64, b: u64, c: u64, bits: u32, signed: bool) -> u64 {
     out
 }
 
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum CarryOp {
+    Add,
+    Sub,
+    MadLo,
+    MadHi,
+}
+
+/// Unsigned arithmetic of `bits` bits with a carry, or borrow, in and out.
+pub(crate) fn carry(f: CarryOp, bits: u32, a: u64, b: u64, c: u64, into: bool) -> (u64, bool) {
+    let keep = u128::from(low_bits(bits));
+    let [a, b, c] = [a, b, c].map(|v| u128::from(v) & keep);
+    let into = u128::from(into);
+    let wide = match f {
+        CarryOp::Add => a + b + into,
+        CarryOp::Sub => a.wrapping_sub(b).wrapping_sub(into),
+        CarryOp::MadLo => ((a * b) & keep) + c + into,
+        CarryOp::MadHi => ((a * b) >> bits) + c + into,
+    };
+    ((wide & keep) as u64, wide & !keep != 0)
+}
+
 /// Bit field insert: the low `len` bits of `a` into `b` at `pos`.
 pub(crate) fn bfi(a: u64, b: u64, pos: u64, len: u64, bits: u32) -> u64 {
     let (pos, len) = ((pos & 0xff) as u32, (len & 0xff) as u32);
@@ -919,6 +941,17 @@ mod tests {
         assert_eq!(one(TerOp::ShfRWrap, 2, 1, 1), 0x8000_0001);
         assert_eq!(one(TerOp::Lop3(0x96), 0b1100, 0b1010, 0b1111), 0b1100 ^ 0b1010 ^ 0b1111);
         assert_eq!(one(TerOp::Dp4aSS, 0xff01_ff01, 0x0202_0303, 10), 10);
+    }
+
+    #[test]
+    fn carries() {
+        assert_eq!(carry(CarryOp::Add, 32, 0xffff_ffff, 0, 0, true), (0, true));
+        assert_eq!(carry(CarryOp::Add, 64, u64::MAX, 1, 0, false), (0, true));
+        assert_eq!(carry(CarryOp::Sub, 32, 0, 0, 0, true), (0xffff_ffff, true));
+        assert_eq!(carry(CarryOp::Sub, 32, 5, 3, 0, true), (1, false));
+        assert_eq!(carry(CarryOp::MadLo, 32, 0xffff_ffff, 0xffff_ffff, 0xffff_ffff, false), (0, true));
+        assert_eq!(carry(CarryOp::MadHi, 32, 0xffff_ffff, 0xffff_ffff, 1, true), (0, true));
+        assert_eq!(carry(CarryOp::MadHi, 64, u64::MAX, 2, 0, false), (1, false));
     }
 
     #[test]

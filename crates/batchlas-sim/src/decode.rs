@@ -5,10 +5,10 @@
 //! one bit a lane. An opcode, modifier or operand that is not known is an error with its line.
 
 use crate::SimError;
-use crate::alu::{BinOp, Cmp, CmpType, CvtSpec, Round, TerOp, UnOp};
+use crate::alu::{BinOp, CarryOp, Cmp, CmpType, CvtSpec, Round, TerOp, UnOp};
 use crate::mem::{CONST_SLOT, SHARED_BASE, slot_base};
 use crate::mma::MmaShape;
-use crate::ptx::{Entry, Instruction, Module, Operand, Space, Type, Variable};
+use crate::ptx::{Entry, Instruction, Module, Operand, Param, Space, Type, Variable};
 use crate::report::Site;
 use crate::stats::Class;
 use std::collections::HashMap;
@@ -16,6 +16,10 @@ use std::sync::Arc;
 
 /// Index of a register row.
 pub(crate) type Row = usize;
+/// The predicate that is always true, and the carry.
+const TRUE: PredId = 0;
+pub(crate) const CARRY: PredId = 1;
+
 /// Index of a predicate mask.
 pub(crate) type PredId = usize;
 
@@ -158,6 +162,17 @@ pub(crate) enum Op {
         b: Row,
         c: Row,
     },
+    /// Multi-word arithmetic: reads the carry, writes it, or both.
+    Carry {
+        f: CarryOp,
+        bits: u32,
+        d: Row,
+        a: Row,
+        b: Row,
+        c: Row,
+        reads: bool,
+        writes: bool,
+    },
     Bfi {
         d: Row,
         a: Row,
@@ -225,6 +240,13 @@ pub(crate) enum Op {
         targets: Vec<usize>,
         index: Row,
     },
+    /// Calls a function; the results are copied when it returns.
+    Call {
+        target: usize,
+        into: Vec<LocalCopy>,
+        back: Vec<LocalCopy>,
+    },
+    Return,
     Exit,
     Trap,
     Barrier {
@@ -338,6 +360,14 @@ pub(crate) enum Op {
     },
 }
 
+/// A copy inside a thread's own memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LocalCopy {
+    pub(crate) from: usize,
+    pub(crate) to: usize,
+    pub(crate) bytes: usize,
+}
+
 /// What a wait on a barrier in shared memory names.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Wait {
@@ -396,65 +426,49 @@ const SHARED_GUARD: u64 = 128;
 
 impl Kernel {
     pub(crate) fn decode(module: &Module, entry: &Entry) -> Result<Kernel, SimError> {
-        let mut symbols = HashMap::new();
-        let mut shared = Vec::new();
-        let mut local = Vec::new();
-        let mut constants = Vec::new();
-        let (mut shared_end, mut local_end) = (SHARED_BASE, 0u64);
-        let (mut dynamic_name, mut dynamic_align) = (None, 16);
-        for v in module.variables.iter().chain(&entry.variables) {
-            let align = v.align.max(1) as u64;
-            let address = match v.space {
-                Space::Shared if v.size == 0 => {
-                    dynamic_name.get_or_insert(v.name.clone());
-                    dynamic_align = dynamic_align.max(align);
-                    continue;
-                }
-                Space::Shared => {
-                    let address = shared_end.next_multiple_of(align);
-                    shared_end = address + v.size as u64 + SHARED_GUARD;
-                    shared.push(Placed { variable: v.clone(), address });
-                    address
-                }
-                Space::Local => {
-                    let address = local_end.next_multiple_of(align);
-                    local_end = address + v.size as u64;
-                    local.push(Placed { variable: v.clone(), address });
-                    address
-                }
-                _ => {
-                    let address = slot_base(CONST_SLOT + constants.len() as u64);
-                    constants.push(Placed { variable: v.clone(), address });
-                    address
-                }
-            };
-            symbols.insert(v.name.clone(), address);
-        }
-        let dynamic_shared_at = shared_end.next_multiple_of(dynamic_align);
-        for v in module.variables.iter().filter(|v| v.space == Space::Shared && v.size == 0) {
-            symbols.insert(v.name.clone(), dynamic_shared_at);
-        }
+        let parts = parts(module, entry)?;
+        let mut layout = Layout::default();
+        let globals: HashMap<String, u64> =
+            module.variables.iter().map(|v| (v.name.clone(), layout.place(v))).collect();
         let mut decoder = Decoder {
             entry,
-            symbols,
+            parts: Vec::new(),
+            part: 0,
+            globals,
             register: Vec::new(),
             rows: 0,
-            preds: 1,
+            preds: CARRY + 1,
             fills: HashMap::new(),
             line: 0,
             opcode: String::new(),
         };
-        for p in &entry.params {
-            decoder.symbols.insert(p.name.clone(), p.offset as u64);
+        let mut base = 0;
+        for (index, function) in parts.iter().enumerate() {
+            let mut symbols: HashMap<String, u64> =
+                function.variables.iter().map(|v| (v.name.clone(), layout.place(v))).collect();
+            for p in function.params.iter().chain(&function.results) {
+                // The kernel's parameters are a block of their own; a function's live with each thread.
+                let address = if index == 0 { p.offset as u64 } else { layout.place_param(p) };
+                symbols.insert(p.name.clone(), address);
+            }
+            decoder.parts.push(Part { entry: function, base, symbols });
+            base += function.body.len();
         }
-        for r in &entry.registers {
-            let next = if r.ty == Type::Pred { &mut decoder.preds } else { &mut decoder.rows };
-            decoder.register.push(*next);
-            *next += 1;
+        // The dynamic array follows all others, so its address is known only now.
+        let dynamic_shared_at =
+            layout.shared_end.max(SHARED_BASE).next_multiple_of(layout.dynamic_align.max(16));
+        for v in module.variables.iter().filter(|v| v.space == Space::Shared && v.size == 0) {
+            decoder.globals.insert(v.name.clone(), dynamic_shared_at);
         }
-        let mut insts = Vec::with_capacity(entry.body.len());
-        for instruction in &entry.body {
-            insts.push(decoder.instruction(instruction)?);
+        let Layout { shared, local, local_end, constants, dynamic_name, .. } = layout;
+        let mut insts = Vec::with_capacity(base);
+        let mut sites = Vec::with_capacity(base);
+        for (index, function) in parts.iter().enumerate() {
+            decoder.enter(index);
+            for (at, instruction) in function.body.iter().enumerate() {
+                insts.push(decoder.instruction(instruction)?);
+                sites.push(Site { index: sites.len(), ..module.site(function, at) });
+            }
         }
         let mut fills: Vec<(Row, Fill)> = decoder.fills.iter().map(|(f, r)| (*r, f.clone())).collect();
         fills.sort_by_key(|f| f.0);
@@ -468,11 +482,11 @@ impl Kernel {
         };
         Ok(Kernel {
             name: entry.name.clone(),
-            sites: (0..entry.body.len()).map(|i| module.site(entry, i)).collect(),
+            sites: sites.into(),
             rows: decoder.rows,
             preds: decoder.preds,
             fills,
-            true_pred: 0,
+            true_pred: TRUE,
             param_bytes: entry.param_bytes(),
             shared,
             dynamic_shared_at,
@@ -485,6 +499,107 @@ impl Kernel {
             global_grain: grain(false),
             insts,
         })
+    }
+}
+
+/// The entry and the functions that it calls, directly or not.
+fn parts<'a>(module: &'a Module, entry: &'a Entry) -> Result<Vec<&'a Entry>, SimError> {
+    let mut parts = vec![entry];
+    let mut at = 0;
+    while let Some(part) = parts.get(at).copied() {
+        at += 1;
+        for i in calls(part) {
+            let fail = |what: String| SimError::Unsupported { line: i.line, opcode: i.opcode.clone(), what };
+            let name = callee(i).ok_or_else(|| fail("only direct calls".into()))?;
+            let Some(function) = module.functions.iter().find(|f| f.name == name) else {
+                return Err(fail(format!("function {name} is not defined")));
+            };
+            if !parts.iter().any(|p| std::ptr::eq(*p, function)) {
+                parts.push(function);
+            }
+        }
+    }
+    // A function that can reach itself would need a frame for every activation.
+    for function in &parts[1..] {
+        let mut reached: Vec<&Entry> = Vec::new();
+        let mut open = vec![*function];
+        while let Some(f) = open.pop() {
+            for i in calls(f) {
+                let next = callee(i).and_then(|n| parts.iter().find(|p| p.name == n));
+                let Some(next) = next.filter(|n| !reached.iter().any(|r| std::ptr::eq(*r, **n))) else {
+                    continue;
+                };
+                if std::ptr::eq(*next, *function) {
+                    let what = format!("{} calls itself", function.name);
+                    return Err(SimError::Unsupported { line: i.line, opcode: i.opcode.clone(), what });
+                }
+                reached.push(next);
+                open.push(next);
+            }
+        }
+    }
+    Ok(parts)
+}
+
+fn calls(entry: &Entry) -> impl Iterator<Item = &Instruction> {
+    entry.body.iter().filter(|i| i.opcode.split('.').next() == Some("call"))
+}
+
+/// The function that a call names.
+fn callee(i: &Instruction) -> Option<&str> {
+    i.operands.iter().find_map(|o| match o {
+        Operand::Symbol(name, 0) => Some(name.as_str()),
+        _ => None,
+    })
+}
+
+/// Where variables go.
+#[derive(Default)]
+struct Layout {
+    shared: Vec<Placed>,
+    shared_end: u64,
+    local: Vec<Placed>,
+    local_end: u64,
+    constants: Vec<Placed>,
+    dynamic_name: Option<String>,
+    dynamic_align: u64,
+}
+
+impl Layout {
+    /// The address of a variable in its space; that of the dynamic array is set later.
+    fn place(&mut self, v: &Variable) -> u64 {
+        let align = v.align.max(1) as u64;
+        let placed = |address| Placed { variable: v.clone(), address };
+        match v.space {
+            Space::Shared if v.size == 0 => {
+                self.dynamic_name.get_or_insert(v.name.clone());
+                self.dynamic_align = self.dynamic_align.max(align);
+                0
+            }
+            Space::Shared => {
+                let address = self.shared_end.max(SHARED_BASE).next_multiple_of(align);
+                self.shared_end = address + v.size as u64 + SHARED_GUARD;
+                self.shared.push(placed(address));
+                address
+            }
+            Space::Local | Space::Param => {
+                let address = self.local_end.next_multiple_of(align);
+                self.local_end = address + v.size as u64;
+                self.local.push(placed(address));
+                address
+            }
+            _ => {
+                let address = slot_base(CONST_SLOT + self.constants.len() as u64);
+                self.constants.push(placed(address));
+                address
+            }
+        }
+    }
+
+    /// A parameter or result of a function, which every thread has for itself.
+    fn place_param(&mut self, p: &Param) -> u64 {
+        let (name, size) = (p.name.clone(), p.size);
+        self.place(&Variable { name, space: Space::Param, align: 16, size, init: None })
     }
 }
 
@@ -534,6 +649,7 @@ impl<'a> Mods<'a> {
 }
 
 const SPACES: &[(&str, Space)] = &[
+    ("param::func", Space::Param),
     ("global", Space::Global),
     ("shared", Space::Shared),
     ("shared::cta", Space::Shared),
@@ -564,9 +680,19 @@ const CACHE_HINTS: &[&str] = &[
 ];
 const SCOPES: &[&str] = &["cta", "cluster", "gpu", "sys"];
 
-struct Decoder<'a> {
+/// An entry or function with the place of its first instruction and the addresses of its variables.
+struct Part<'a> {
     entry: &'a Entry,
+    base: usize,
     symbols: HashMap<String, u64>,
+}
+
+struct Decoder<'a> {
+    /// What is being decoded: the kernel is part 0.
+    entry: &'a Entry,
+    part: usize,
+    parts: Vec<Part<'a>>,
+    globals: HashMap<String, u64>,
     /// Row or predicate of each declared register.
     register: Vec<usize>,
     rows: usize,
@@ -579,6 +705,76 @@ struct Decoder<'a> {
 type Decoded = Result<(Op, Class), SimError>;
 
 impl Decoder<'_> {
+    /// Goes on to a part: its registers get rows and predicates of their own.
+    fn enter(&mut self, part: usize) {
+        self.part = part;
+        self.entry = self.parts[part].entry;
+        self.register.clear();
+        for r in &self.entry.registers {
+            let next = if r.ty == Type::Pred { &mut self.preds } else { &mut self.rows };
+            self.register.push(*next);
+            *next += 1;
+        }
+    }
+
+    fn symbol(&self, name: &str) -> Option<u64> {
+        self.parts[self.part].symbols.get(name).or(self.globals.get(name)).copied()
+    }
+
+    /// Parameters of a function and of calls are in the thread's own memory.
+    fn param_space(&self, o: &Operand) -> Space {
+        let kernel = match o {
+            Operand::Address(base, _) => match &**base {
+                Operand::Symbol(name, _) => {
+                    self.part == 0 && self.entry.params.iter().any(|p| p.name == *name)
+                }
+                _ => self.part == 0,
+            },
+            _ => true,
+        };
+        if kernel { Space::Param } else { Space::Local }
+    }
+
+    /// `call (results), function, (arguments)`: the arguments are copied to the function's parameters, and its results
+    /// back when it returns.
+    fn call(&mut self, m: &mut Mods<'_>, o: &[Operand]) -> Decoded {
+        m.take("uni");
+        let Some(at) = o.iter().position(|o| matches!(o, Operand::Symbol(..))) else {
+            return self.fail("only direct calls");
+        };
+        let Operand::Symbol(name, _) = &o[at] else { return self.fail("only direct calls") };
+        let Some(callee) = self.parts[1..].iter().find(|p| p.entry.name == *name) else {
+            return self.fail(format!("function {name} is not defined"));
+        };
+        let copies = |list: Option<&Operand>, formal: &[Param], back: bool| -> Option<Vec<LocalCopy>> {
+            let list: &[Operand] = match list {
+                Some(Operand::Vector(v)) => v,
+                _ => &[],
+            };
+            if list.len() != formal.len() {
+                return None;
+            }
+            let one = |(o, p): (&Operand, &Param)| {
+                let Operand::Symbol(name, 0) = o else { return None };
+                let own = self.entry.variables.iter().map(|v| (&v.name, v.size));
+                let formal = self.entry.params.iter().map(|p| (&p.name, p.size));
+                let known = self.part > 0;
+                own.chain(formal.filter(|_| known)).find(|(n, size)| *n == name && *size == p.size)?;
+                let (outer, inner) = (self.symbol(name)? as usize, *callee.symbols.get(&p.name)? as usize);
+                let (from, to) = if back { (inner, outer) } else { (outer, inner) };
+                Some(LocalCopy { from, to, bytes: p.size })
+            };
+            list.iter().zip(formal).map(one).collect()
+        };
+        let results = if at > 0 { o.first() } else { None };
+        let into = copies(o.get(at + 1), &callee.entry.params, false);
+        let back = copies(results, &callee.entry.results, true);
+        let (Some(into), Some(back)) = (into, back) else {
+            return self.fail("arguments that are not those of the function");
+        };
+        Ok((Op::Call { target: callee.base, into, back }, Class::Branch))
+    }
+
     fn fail<T>(&self, what: impl Into<String>) -> Result<T, SimError> {
         Err(SimError::Unsupported { line: self.line, opcode: self.opcode.clone(), what: what.into() })
     }
@@ -598,7 +794,7 @@ impl Decoder<'_> {
                 Ok(self.register[id.0 as usize])
             }
             Operand::Imm(v) => Ok(self.fill(Fill::Value(*v))),
-            Operand::Symbol(name, offset) => match self.symbols.get(name) {
+            Operand::Symbol(name, offset) => match self.symbol(name) {
                 Some(address) => {
                     let value = address.wrapping_add_signed(*offset);
                     Ok(self.fill(Fill::Value(value)))
@@ -672,8 +868,7 @@ impl Decoder<'_> {
                 let inner = self.pred(inner)?;
                 Ok(PredRef { negated: !inner.negated, ..inner })
             }
-            // Predicate 0 is always true.
-            Operand::Imm(v) => Ok(PredRef { pred: 0, negated: *v == 0 }),
+            Operand::Imm(v) => Ok(PredRef { pred: TRUE, negated: *v == 0 }),
             _ => self.fail(format!("predicate operand {o:?}")),
         }
     }
@@ -756,6 +951,8 @@ impl Decoder<'_> {
             return self.fail(format!("{expected} operands were expected, {} are there", o.len()));
         }
         match head {
+            "addc" | "subc" | "madc" => self.carry(head, m, o),
+            "add" | "sub" | "mad" if m.0.contains(&"cc") => self.carry(head, m, o),
             "mov" => self.mov(m, o),
             "cvta" => self.cvta(m, o),
             "ld" | "ldu" => self.ld(m, o),
@@ -795,6 +992,11 @@ impl Decoder<'_> {
                 let targets: Result<Vec<usize>, SimError> =
                     names.iter().map(|n| self.label(&Operand::Symbol(n.clone(), 0))).collect();
                 Ok((Op::BranchTable { targets: targets?, index: self.src(index)? }, Class::Branch))
+            }
+            "call" => self.call(m, o),
+            "ret" if self.part > 0 => {
+                m.take("uni");
+                Ok((Op::Return, Class::Branch))
             }
             "ret" | "exit" => {
                 m.take("uni");
@@ -861,7 +1063,7 @@ impl Decoder<'_> {
     fn label(&self, o: &Operand) -> Result<usize, SimError> {
         match o {
             Operand::Symbol(name, 0) => match self.entry.labels.get(name) {
-                Some(at) => Ok(*at),
+                Some(at) => Ok(self.parts[self.part].base + at),
                 None => self.fail(format!("label {name} is not defined")),
             },
             _ => self.fail("a label was expected"),
@@ -940,6 +1142,7 @@ impl Decoder<'_> {
         self.check_vector(ty, d.len())?;
         let value = Loaded { bytes: ty.bytes(), signed_to: self.signed_to(ty, &o[0]) };
         let class = Self::access_class(space, false);
+        let space = if space == Space::Param { self.param_space(&o[1]) } else { space };
         if space == Space::Param {
             let named = match &o[1] {
                 Operand::Address(base, offset) => match &**base {
@@ -969,6 +1172,7 @@ impl Decoder<'_> {
         let space = m.first(SPACES).unwrap_or(Space::Generic);
         m.take_any(CACHE_HINTS);
         m.take_any(&["v2", "v4", "v8"]);
+        let space = if space == Space::Param { self.param_space(&o[0]) } else { space };
         let at = self.address(&o[0], space)?;
         self.check_vector(ty, self.list(&o[1]).len())?;
         Ok((Op::St { at, a: self.src_list(&o[1], ty)?, ty, strength }, Self::access_class(space, true)))
@@ -1198,6 +1402,26 @@ impl Decoder<'_> {
         let b_ty = if amount { Type::U32 } else { ty };
         let (d, a, b) = (self.dst(&o[0])?, self.src_as(&o[1], ty)?, self.src_as(&o[2], b_ty)?);
         Ok((Op::Bin { f, ftz, sat, d, a, b }, class))
+    }
+
+    fn carry(&mut self, head: &str, m: &mut Mods<'_>, o: &[Operand]) -> Decoded {
+        let ty = self.ty(m)?;
+        let (reads, writes) = (head.ends_with('c'), m.take("cc"));
+        let (lo, hi) = (m.take("lo"), m.take("hi"));
+        let f = match (head, lo, hi, ty.is_signed()) {
+            ("add" | "addc", false, false, _) => CarryOp::Add,
+            ("sub" | "subc", false, false, _) => CarryOp::Sub,
+            ("mad" | "madc", true, false, _) => CarryOp::MadLo,
+            ("mad" | "madc", false, true, false) => CarryOp::MadHi,
+            _ => return self.fail("this multi-word operation"),
+        };
+        let last = if head.starts_with("mad") { 3 } else { 2 };
+        if o.len() != last + 1 || ty.is_float() || !matches!(ty.bytes(), 4 | 8) {
+            return self.fail("these operands");
+        }
+        let (d, a, b) = (self.dst(&o[0])?, self.src_as(&o[1], ty)?, self.src_as(&o[2], ty)?);
+        let (c, bits) = (self.src_as(&o[last], ty)?, 8 * ty.bytes() as u32);
+        Ok((Op::Carry { f, bits, d, a, b, c, reads, writes }, Class::Integer))
     }
 
     fn ternary(&mut self, head: &str, m: &mut Mods<'_>, o: &[Operand]) -> Decoded {

@@ -505,6 +505,25 @@ mod tests {
     }
 
     #[test]
+    fn a_landed_copy_is_ordered_by_its_barrier_only() {
+        let mut w = world(64);
+        let mut joined = w.clocks.blank();
+        let time = w.clocks.land(&mut joined);
+        let agent = w.clocks.agent() as u32;
+        let copy =
+            Access { kind: Kind::Write, block: 0, warp: agent / 32, lanes: 1 << (agent % 32), time, pc: 0 };
+        assert!(w.shadow.access(&w.clocks, 4, 4, copy).is_none());
+        let everyone: Vec<usize> = (0..64).collect();
+        w.clocks.synchronise(&everyone, true);
+        assert!(w.does(Kind::Read, 3));
+        w.clocks.acquire(&[5], &joined);
+        assert!(!w.does(Kind::Read, 5));
+        // Whoever saw the phase end tells the others at a barrier.
+        w.clocks.synchronise(&everyone, true);
+        assert!(!w.does(Kind::Read, 4));
+    }
+
+    #[test]
     fn strong_accesses_do_not_race_with_each_other() {
         let mut w = world(64);
         for thread in 0..64 {

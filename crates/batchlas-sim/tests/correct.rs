@@ -468,7 +468,86 @@ fn barriers_in_shared_memory() {
 }
 
 #[test]
-fn branch_tables_and_indexed_parameters() {
+fn functions() {
+    for arch in ["sm_90", "sm_100"] {
+        let m = module(&format!("control.{arch}"));
+        for schedule in SCHEDULES {
+            let mut bench = Bench::new();
+            let a: Vec<f32> = (0..64).map(|t| t as f32 * 0.37).collect();
+            let (at, b) = (bench.filled("a", &a), bench.empty::<f32>("b", 64));
+            let params = Params::default().u64(at).u64(b).i32(5);
+            let report = bench.run(&m, "calls", [1; 3], 64, 0, params, schedule);
+            assert!(report.is_clean(), "{report}");
+            let halve = |x: f32, n: usize| (0..n).fold(x, |x, _| x.mul_add(0.5, 1.0));
+            let expected = |(t, x): (usize, &f32)| match t % 3 {
+                0 => 0.0,
+                _ => halve(*x, t % 5) + halve(*x, 1) + (t as i32 % 5 + x.round_ties_even() as i32) as f32,
+            };
+            let expected: Vec<f32> = a.iter().enumerate().map(expected).collect();
+            assert_eq!(bench.read::<f32>(b, 64), expected);
+
+            // Library functions with tables, slow paths and calls; the last angles need the long reduction.
+            let a: Vec<f64> = (0..64)
+                .map(|t| if t < 60 { f64::from(t) * 0.7 - 20.0 } else { 1e10 * f64::from(t) })
+                .collect();
+            let (at, b) = (bench.filled("a", &a), bench.empty::<f64>("b", 64));
+            let report = bench.run(&m, "sines", [1; 3], 64, 0, Params::default().u64(at).u64(b), schedule);
+            assert!(report.is_clean(), "{report}");
+            for (x, got) in a.iter().zip(bench.read::<f64>(b, 64)) {
+                let expected = x.sin() + x.abs().powf(1.7);
+                assert!((got - expected).abs() <= 4e-15 * (1.0 + expected.abs()), "{x}: {got} {expected}");
+            }
+        }
+        let error = m.check().unwrap_err().to_string();
+        assert!(error.contains("_Z3fibi calls itself"), "{error}");
+    }
+}
+
+#[test]
+fn branch_tables() {
+    let text = "
+.version 9.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 k_param_0)
+{
+    .reg .b32 %r<4>;
+    .reg .b64 %rd<4>;
+    ld.param.u64 %rd1, [k_param_0];
+    mov.u32 %r1, %tid.x;
+    mul.wide.u32 %rd2, %r1, 4;
+    add.s64 %rd3, %rd1, %rd2;
+    rem.u32 %r2, %r1, 3;
+$L_table:
+    .branchtargets $L_a, $L_b, $L_c;
+    brx.idx %r2, $L_table;
+$L_a:
+    mov.u32 %r3, 10;
+    bra.uni $L_end;
+$L_b:
+    mov.u32 %r3, 20;
+    bra.uni $L_end;
+$L_c:
+    mov.u32 %r3, 30;
+$L_end:
+    st.global.u32 [%rd3], %r3;
+    ret;
+}";
+    for schedule in SCHEDULES {
+        let mut bench = Bench::new();
+        let a = bench.empty::<i32>("a", 32);
+        let m = Module::parse(text).unwrap();
+        let report = bench.run(&m, "k", [1; 3], 32, 0, Params::default().u64(a), schedule);
+        assert!(report.is_clean(), "{report}");
+        assert_eq!(bench.read::<i32>(a, 32), (0..32).map(|t| 10 * (t % 3 + 1)).collect::<Vec<_>>());
+        let m = Module::parse(&text.replace("rem.u32 %r2, %r1, 3", "rem.u32 %r2, %r1, 4")).unwrap();
+        let report = bench.run(&m, "k", [1; 3], 32, 0, Params::default().u64(a), schedule);
+        assert_eq!(report.kinds(), [FindingKind::OutOfBounds]);
+    }
+}
+
+#[test]
+fn switches_and_indexed_parameters() {
     for arch in ["sm_90", "sm_100"] {
         let m = module(&format!("control.{arch}"));
         for schedule in SCHEDULES {
@@ -481,7 +560,7 @@ fn branch_tables_and_indexed_parameters() {
             block.extend(5i32.to_le_bytes());
             let report = bench.run(&m, "indexed", [1; 3], 32, 0, Params(block), schedule);
             assert!(report.is_clean(), "{report}");
-            let expected: Vec<f32> = (0..32).map(|t| ((t * 5 & 7) as f32 + 0.5) * 3.0).collect();
+            let expected: Vec<f32> = (0..32).map(|t| (((t * 5) & 7) as f32 + 0.5) * 3.0).collect();
             assert_eq!(bench.read::<f32>(out, 32), expected);
 
             let a: Vec<i32> = (0..32).map(|t| t % 11 - 1).collect();

@@ -52,7 +52,15 @@ fn damage(lines: &mut Vec<String>, dice: &mut Dice) {
 fn damaged_text_never_panics() {
     let mut dice = Dice(1);
     let (mut refused, mut ran) = (0, 0);
-    for name in ["broken.sm_90", "warp.sm_100", "mma.sm_90", "gemm.sm_90", "trsm.sm_100", "phases.sm_90"] {
+    for name in [
+        "broken.sm_90",
+        "warp.sm_100",
+        "mma.sm_90",
+        "gemm.sm_90",
+        "trsm.sm_100",
+        "phases.sm_90",
+        "control.sm_90",
+    ] {
         let path = format!("{}/tests/ptx/{name}.ptx", env!("CARGO_MANIFEST_DIR"));
         let text = std::fs::read_to_string(path).unwrap();
         for _ in 0..400 {

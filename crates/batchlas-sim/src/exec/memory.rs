@@ -3,7 +3,7 @@
 use super::{Run, Warp, bits};
 use crate::FindingKind;
 use crate::alu::{self, BinOp, Lanes};
-use crate::decode::{Address, AtomOp, Loaded, Row, Strength};
+use crate::decode::{Address, AtomOp, Loaded, LocalCopy, Row, Strength};
 use crate::mem::{self, Allocation, IN_FLIGHT, INIT, Region, SHARED_BASE};
 use crate::ptx::{Space, Type};
 use crate::race::{Access, Kind};
@@ -192,6 +192,16 @@ impl Run<'_> {
                 Some(_) => " in a buffer that was freed".to_string(),
                 None => " where no buffer is".to_string(),
             },
+        }
+    }
+
+    /// Copies inside a thread's own memory, with what is initialised.
+    pub(super) fn copy_local(&mut self, thread: usize, copies: &[LocalCopy]) {
+        let base = thread * self.kernel.local_bytes;
+        for c in copies {
+            let from = base + c.from..base + c.from + c.bytes;
+            self.local.bytes.copy_within(from.clone(), base + c.to);
+            self.local.flags.copy_within(from, base + c.to);
         }
     }
 

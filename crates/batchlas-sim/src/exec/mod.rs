@@ -123,6 +123,8 @@ struct Warp {
     at_barrier: u32,
     at_warp: u32,
     copies: Vec<Copies>,
+    /// The calls that each lane is in.
+    calls: Vec<Vec<usize>>,
     /// How often its stretch ended before it waited.
     turns: usize,
 }
@@ -300,6 +302,7 @@ impl Run<'_> {
             warp.present = if count == 32 { u32::MAX } else { (1 << count) - 1 };
             (warp.exited, warp.at_barrier, warp.at_warp) = (0, 0, 0);
             warp.copies.clear();
+            warp.calls.clear();
             warp.turns = 0;
             for (row, fill) in &kernel.fills {
                 match fill {

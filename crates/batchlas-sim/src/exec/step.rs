@@ -3,7 +3,7 @@
 use super::{Run, Warp, bits};
 use crate::FindingKind;
 use crate::alu;
-use crate::decode::{Logic, Op};
+use crate::decode::{CARRY, Logic, Op};
 
 fn logic(f: Logic, a: u32, b: u32) -> u32 {
     match f {
@@ -94,6 +94,20 @@ impl Run<'_> {
                 }
                 warp.set(*d, exec, &out);
             }
+            Op::Carry { f, bits: width, d, a, b, c, reads, writes } => {
+                let mut carry = 0;
+                for l in bits(exec) {
+                    let r = |row: &usize| warp.rows[*row][l];
+                    let into = *reads && warp.preds[CARRY] >> l & 1 != 0;
+                    let (value, over) = alu::carry(*f, *width, r(a), r(b), r(c), into);
+                    out[l] = value;
+                    carry |= u32::from(over) << l;
+                }
+                warp.set(*d, exec, &out);
+                if *writes {
+                    warp.set_pred(CARRY, exec, carry);
+                }
+            }
             Op::Bfi { d, a, b, pos, len, bits: width } => {
                 for l in bits(exec) {
                     let r = |row: &usize| warp.rows[*row][l];
@@ -175,6 +189,31 @@ impl Run<'_> {
                             usize::MAX
                         }
                     };
+                }
+                return None;
+            }
+            Op::Call { target, into, .. } => {
+                warp.calls.resize_with(32, Vec::new);
+                for l in bits(exec) {
+                    self.copy_local(32 * warp.index + l, into);
+                    warp.calls[l].push(pc);
+                }
+                warp.set_pc(exec, *target);
+                warp.set_pc(group & !exec, next);
+                return if exec == group { Some(*target) } else { None };
+            }
+            Op::Return => {
+                warp.set_pc(group & !exec, next);
+                for l in bits(exec) {
+                    // A function's instructions are reached by calls only, unless a branch ran off the kernel.
+                    let Some(call) = warp.calls.get_mut(l).and_then(Vec::pop) else {
+                        self.exit(warp, 1 << l);
+                        continue;
+                    };
+                    if let Op::Call { back, .. } = &kernel.insts[call].op {
+                        self.copy_local(32 * warp.index + l, back);
+                    }
+                    warp.pc[l] = call + 1;
                 }
                 return None;
             }

@@ -226,6 +226,8 @@ pub struct Entry {
     pub name: String,
     /// Parameters in order.
     pub params: Vec<Param>,
+    /// Results, for a function.
+    pub results: Vec<Param>,
     /// Registers, indexed by [`RegId`].
     pub registers: Vec<Register>,
     /// Variables declared in the body.
@@ -254,6 +256,8 @@ pub struct Module {
     pub(crate) files: HashMap<u32, String>,
     pub(crate) variables: Vec<Variable>,
     pub(crate) entries: Vec<Entry>,
+    /// Functions that the kernels call.
+    pub(crate) functions: Vec<Entry>,
     decoded: Mutex<HashMap<String, Arc<Kernel>>>,
 }
 
@@ -289,7 +293,15 @@ impl Module {
     /// # Errors
     /// [`SimError::Unsupported`] with the line.
     pub fn check(&self) -> Result<(), SimError> {
-        self.entries.iter().try_for_each(|e| self.kernel(&e.name).map(|_| ()))
+        self.entries.iter().try_for_each(|e| self.check_entry(&e.name))
+    }
+
+    /// Decodes one entry.
+    ///
+    /// # Errors
+    /// [`SimError::NoEntry`], or [`SimError::Unsupported`] with the line.
+    pub fn check_entry(&self, name: &str) -> Result<(), SimError> {
+        self.kernel(name).map(|_| ())
     }
 
     /// The place of an instruction of an entry.
@@ -336,6 +348,7 @@ impl Module {
             files: self.files.clone(),
             variables: self.variables.clone(),
             entries,
+            functions: self.functions.clone(),
             decoded: Mutex::default(),
         }
     }

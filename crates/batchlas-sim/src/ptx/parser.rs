@@ -15,6 +15,7 @@ pub(super) fn parse(text: &str) -> Result<Module, SimError> {
         files: HashMap::new(),
         variables: Vec::new(),
         entries: Vec::new(),
+        functions: Vec::new(),
         decoded: Mutex::default(),
     };
     while let Some(token) = parser.peek().cloned() {
@@ -46,7 +47,12 @@ pub(super) fn parse(text: &str) -> Result<Module, SimError> {
                 parser.at += 1;
                 module.entries.push(parser.entry()?);
             }
-            ".func" => return Err(parser.error("functions are not supported: inline them")),
+            ".func" => {
+                parser.at += 1;
+                if let Some(function) = parser.function()? {
+                    module.functions.push(function);
+                }
+            }
             ".global" | ".const" | ".shared" => {
                 let variable = parser.variable()?;
                 module.variables.push(variable);
@@ -68,8 +74,16 @@ struct Parser {
     at: usize,
 }
 
-/// Names visible in the braces being read, innermost last: inline assembly declares its own registers.
-type Scopes = Vec<HashMap<String, RegId>>;
+/// Names visible in the braces being read, innermost last: inline assembly declares its own registers, and every
+/// call its own parameters.
+type Scopes = Vec<Scope>;
+
+#[derive(Default)]
+struct Scope {
+    registers: HashMap<String, RegId>,
+    /// Variables by the name that is unique in the body.
+    variables: HashMap<String, String>,
+}
 
 impl Parser {
     fn peek(&self) -> Option<&Token> {
@@ -154,6 +168,7 @@ impl Parser {
             ".global" => Space::Global,
             ".const" => Space::Const,
             ".shared" => Space::Shared,
+            ".param" => Space::Param,
             _ => Space::Local,
         };
         let (mut align, mut ty) = (1, None);
@@ -241,24 +256,54 @@ impl Parser {
         Ok(Param { name, offset: offset.next_multiple_of(align.max(ty.bytes())), size })
     }
 
+    /// `.func [(results)] name (parameters) { .. }`, or a declaration without a body.
+    fn function(&mut self) -> Result<Option<Entry>, SimError> {
+        let results = self.params()?;
+        let mut function = self.head()?;
+        function.results = results;
+        if self.eat(';') {
+            return Ok(None);
+        }
+        self.directives(&mut function)?;
+        self.body(&mut function)?;
+        Ok(Some(function))
+    }
+
     fn entry(&mut self) -> Result<Entry, SimError> {
-        let mut entry = Entry {
+        let mut entry = self.head()?;
+        self.directives(&mut entry)?;
+        self.body(&mut entry)?;
+        Ok(entry)
+    }
+
+    /// A list of parameters in parentheses, if there is one.
+    fn params(&mut self) -> Result<Vec<Param>, SimError> {
+        let mut params: Vec<Param> = Vec::new();
+        if self.eat('(') {
+            while !self.eat(')') {
+                let end = params.last().map_or(0, |p| p.offset + p.size);
+                params.push(self.param(end)?);
+                self.eat(',');
+            }
+        }
+        Ok(params)
+    }
+
+    fn head(&mut self) -> Result<Entry, SimError> {
+        Ok(Entry {
             name: self.word()?,
-            params: Vec::new(),
+            params: self.params()?,
+            results: Vec::new(),
             registers: Vec::new(),
             variables: Vec::new(),
             body: Vec::new(),
             labels: HashMap::new(),
             branch_targets: HashMap::new(),
             max_threads: None,
-        };
-        if self.eat('(') {
-            while !self.eat(')') {
-                let param = self.param(entry.param_bytes())?;
-                entry.params.push(param);
-                self.eat(',');
-            }
-        }
+        })
+    }
+
+    fn directives(&mut self, entry: &mut Entry) -> Result<(), SimError> {
         while !self.eat('{') {
             let word = self.word()?;
             let mut product = 1;
@@ -271,15 +316,14 @@ impl Parser {
             match word.as_str() {
                 ".maxntid" | ".reqntid" => entry.max_threads = u32::try_from(product).ok(),
                 ".minnctapersm" | ".maxnreg" | ".maxnctapersm" | ".noreturn" => {}
-                _ => return Err(self.error(&format!("entry directive {word} is not supported"))),
+                _ => return Err(self.error(&format!("directive {word} is not supported"))),
             }
         }
-        self.body(&mut entry)?;
-        Ok(entry)
+        Ok(())
     }
 
     fn body(&mut self, entry: &mut Entry) -> Result<(), SimError> {
-        let mut scopes: Scopes = vec![HashMap::new()];
+        let mut scopes: Scopes = vec![Scope::default()];
         let mut source = None;
         let mut label = String::new();
         while !scopes.is_empty() {
@@ -287,7 +331,7 @@ impl Parser {
             match self.peek().cloned() {
                 Some(Token::Mark('{')) => {
                     self.at += 1;
-                    scopes.push(HashMap::new());
+                    scopes.push(Scope::default());
                 }
                 Some(Token::Mark('}')) => {
                     self.at += 1;
@@ -308,6 +352,15 @@ impl Parser {
                     ".reg" => self.registers(entry, &mut scopes)?,
                     ".local" | ".shared" => {
                         let variable = self.variable()?;
+                        entry.variables.push(variable);
+                    }
+                    ".param" => {
+                        let mut variable = self.variable()?;
+                        let unique = format!("{}#{}", variable.name, entry.variables.len());
+                        if let Some(scope) = scopes.last_mut() {
+                            scope.variables.insert(variable.name, unique.clone());
+                        }
+                        variable.name = unique;
                         entry.variables.push(variable);
                     }
                     ".loc" => source = self.loc()?,
@@ -349,7 +402,7 @@ impl Parser {
             .ok_or_else(|| self.error(&format!("register type {word}")))?;
         let scope = scopes.last_mut().ok_or_else(|| self.error("a register outside of a body"))?;
         let mut declare = |name: String| {
-            scope.insert(name.clone(), RegId(entry.registers.len() as u32));
+            scope.registers.insert(name.clone(), RegId(entry.registers.len() as u32));
             entry.registers.push(Register { name, ty });
         };
         loop {
@@ -416,9 +469,12 @@ impl Parser {
         if self.eat('!') {
             return Ok(Operand::Not(Box::new(self.atom(scopes)?)));
         }
-        if self.eat('{') {
+        // A list of registers, or of the arguments of a call.
+        if let Some(close) =
+            [('{', '}'), ('(', ')')].into_iter().find(|(open, _)| self.eat(*open)).map(|p| p.1)
+        {
             let mut items = Vec::new();
-            while !self.eat('}') {
+            while !self.eat(close) {
                 items.push(self.atom(scopes)?);
                 self.eat(',');
             }
@@ -463,12 +519,13 @@ impl Parser {
             return Ok(Operand::Special(word));
         }
         let offset = if self.eat('+') { self.integer()? } else { 0 };
-        Ok(Operand::Symbol(word, offset))
+        let unique = scopes.iter().rev().find_map(|s| s.variables.get(&word).cloned());
+        Ok(Operand::Symbol(unique.unwrap_or(word), offset))
     }
 }
 
 fn lookup(scopes: &Scopes, name: &str) -> Option<RegId> {
-    scopes.iter().rev().find_map(|s| s.get(name).copied())
+    scopes.iter().rev().find_map(|s| s.registers.get(name).copied())
 }
 
 /// Integers (decimal, hexadecimal, octal, binary, with an optional `U`) and the bits of floating-point literals.
