@@ -43,7 +43,7 @@ pub enum Schedule {
 pub struct Options {
     /// The order of execution.
     pub schedule: Schedule,
-    /// Warp instructions after which the launch is given up as hanging.
+    /// Warp instructions after which the launch is given up as hanging; some tens of seconds by default.
     pub max_instructions: u64,
     /// Distinct findings that are kept.
     pub max_findings: usize,
@@ -51,7 +51,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Options { schedule: Schedule::Forward, max_instructions: 1 << 32, max_findings: 100 }
+        Options { schedule: Schedule::Forward, max_instructions: 1 << 28, max_findings: 100 }
     }
 }
 

@@ -3,7 +3,8 @@
 //! Two accesses to the same bytes race when at least one writes, they are not both strong (atomic, volatile,
 //! relaxed, acquire or release), and no chain of synchronisation orders them. The edges are: program order;
 //! `bar.sync`/`barrier.sync` among the threads it collects (from `bar.arrive` to the threads that `bar.sync`);
-//! `bar.warp.sync` among the lanes of its mask. Nothing else orders memory: not shuffles, votes, `mma` or
+//! `bar.warp.sync` among the lanes of its mask; an `mbarrier` from those that arrive, and from the copies that it
+//! tracks, to those that see its phase end. Nothing else orders memory: not shuffles, votes, `mma` or
 //! converged execution, and not fences or atomics. That is stricter than the hardware in three ways: lanes that
 //! happen to run in lock step still race, release/acquire patterns through memory are not understood, and two
 //! blocks are never ordered. Launches are ordered, since a stream is.
