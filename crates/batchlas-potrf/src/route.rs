@@ -2,8 +2,8 @@
 
 use batchlas_core::seam::FactorShape;
 use batchlas_core::{
-    Device, Error, Factor, InfoMut, MatBatch, MatBatchMut, Queue, QueueError, Ran, Result, Scalar, Uplo,
-    WorkspaceMut,
+    Device, Error, Factor, InfoMut, Kernel, MatBatch, MatBatchMut, Queue, QueueError, Ran, Result, Scalar,
+    Uplo, WorkspaceMut,
 };
 use batchlas_select::{
     Candidate, Class, ExactField, Key, LogField, Pin, Refusal, Retired, Route, Selector, Spelling, Vocabulary,
@@ -53,6 +53,21 @@ impl<T: Scalar> Potrf<'_, T> {
             ("vendor", None) => Err("no vendor arm is wired".into()),
             (other, _) => Err(format!("potrf has no family {other}").into()),
         }
+    }
+
+    /// The device kernels that this operation would launch for a problem; none where it hands over to a vendor arm.
+    ///
+    /// # Errors
+    /// Nothing can run the problem; a bad pin.
+    pub fn kernels(&self, device: &Device, problem: &Problem) -> Result<Vec<Kernel>> {
+        let key = Self::key(problem)?;
+        let route = self.route(device, problem, &key, &[])?;
+        Ok(match route.family() {
+            "tiny" => {
+                tiny::layouts(problem.dtype, problem.n, problem.uplo, &route.choice().spelling).collect()
+            }
+            _ => Vec::new(),
+        })
     }
 
     fn key(problem: &Problem) -> Result<Key> {

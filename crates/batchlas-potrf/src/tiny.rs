@@ -116,22 +116,23 @@ pub fn kernel(dtype: Dtype, n: usize, uplo: Uplo, table: bool, aligned: bool, kn
     }
 }
 
+/// Every kernel that a spelling of this family launches for one type, order and triangle: one per layout.
+pub fn layouts(dtype: Dtype, n: usize, uplo: Uplo, family: &Spelling) -> impl Iterator<Item = Kernel> {
+    let knobs = Knobs::new(dtype, n, family);
+    // Alignment matters to a single lane only.
+    let all = [(false, false), (true, false), (false, true)];
+    let distinct = if knobs.lanes == 1 { 3 } else { 2 };
+    all.into_iter().take(distinct).map(move |(table, aligned)| kernel(dtype, n, uplo, table, aligned, &knobs))
+}
+
 /// Every kernel that a spelling of this family launches for these orders: all types, triangles and layouts.
 pub fn kernels<'f>(
     orders: impl IntoIterator<Item = usize> + 'f,
     family: &'f Spelling,
 ) -> impl Iterator<Item = Kernel> + 'f {
-    let types = move |n| Dtype::ALL.into_iter().map(move |dtype| (n, dtype));
-    orders.into_iter().flat_map(types).flat_map(move |(n, dtype)| {
-        let knobs = Knobs::new(dtype, n, family);
-        let layouts: &[(bool, bool)] = if knobs.lanes == 1 {
-            &[(false, false), (true, false), (false, true)]
-        } else {
-            &[(false, false), (true, false)]
-        };
-        layouts.iter().flat_map(move |&(table, aligned)| {
-            Uplo::ALL.iter().map(move |&uplo| kernel(dtype, n, uplo, table, aligned, &knobs))
-        })
+    orders.into_iter().flat_map(move |n| {
+        let types = Dtype::ALL.into_iter().flat_map(|dtype| Uplo::ALL.iter().map(move |&uplo| (dtype, uplo)));
+        types.flat_map(move |(dtype, uplo)| layouts(dtype, n, uplo, family))
     })
 }
 

@@ -1,7 +1,49 @@
-//! Every device kernel that ships, for ahead-of-time bundles.
+//! Every device kernel that ships: for ahead-of-time bundles, and for warming up before the first call.
 
-use batchlas_core::{Error, Kernel, Result};
-use batchlas_potrf::tiny;
+use batchlas_core::{Dtype, Error, Kernel, Result, Uplo};
+use batchlas_kernels::cuda::CudaQueue;
+use batchlas_potrf::{Problem, tiny};
+use num_complex::Complex;
+
+use crate::context::Context;
+
+/// A kind of call that [`Context::prepare`] warms up: a factorisation, alone or inside a solve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// Element type.
+    pub dtype: Dtype,
+    /// Triangle.
+    pub uplo: Uplo,
+    /// Order.
+    pub n: usize,
+    /// Number of items: the tables choose by it.
+    pub batch: usize,
+}
+
+impl Context {
+    /// Compiles and loads what these calls will launch, on all cores, so that none of them waits for a compiler; returns
+    /// the number of kernels. Progress is told through `tracing`. A first call at a new order costs a compile of about
+    /// half a second otherwise, unless it is in the disk cache or in a bundle. A CPU has nothing to prepare.
+    ///
+    /// # Errors
+    /// There is no compiler and no bundle that has a kernel; a kernel breaks its promise; a vendor library fails.
+    pub fn prepare(&self, calls: &[Call]) -> Result<usize> {
+        let Some(cuda) = self.queue().as_any().downcast_ref::<CudaQueue>() else { return Ok(0) };
+        let mut kernels: Vec<Kernel> = batchlas_vendor::kernels().chain(batchlas_posv::kernels()).collect();
+        for &Call { dtype, uplo, n, batch } in calls.iter().filter(|call| call.n > 0 && call.batch > 0) {
+            let (problem, device) = (Problem { dtype, uplo, n, batch }, self.device());
+            kernels.extend(match dtype {
+                Dtype::F32 => self.potrf_with::<f32>(None).kernels(device, &problem),
+                Dtype::F64 => self.potrf_with::<f64>(None).kernels(device, &problem),
+                Dtype::C32 => self.potrf_with::<Complex<f32>>(None).kernels(device, &problem),
+                Dtype::C64 => self.potrf_with::<Complex<f64>>(None).kernels(device, &problem),
+            }?);
+        }
+        cuda.prepare(&kernels)?;
+        self.prepare_vendor()?;
+        Ok(kernels.len())
+    }
+}
 
 /// The kernels that calls without a route pin can need, for orders of `tiny` in `orders` (of 1 to [`tiny::MAX_N`]).
 ///

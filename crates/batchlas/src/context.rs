@@ -154,6 +154,14 @@ impl Context {
         }
     }
 
+    /// Makes what the vendor arm makes on first use.
+    pub(crate) fn prepare_vendor(&self) -> Result<()> {
+        match &self.arm {
+            Arm::Cuda(arm) => arm.prepare(self.queue()),
+            Arm::Faer(_) | Arm::None => Ok(()),
+        }
+    }
+
     /// The routed factorisation with its arms.
     pub(crate) fn potrf_with<T: Element>(&self, pin: Option<Pin>) -> Potrf<'_, T> {
         Potrf { selector: &self.selector, pin, vendor: self.vendor_factor() }

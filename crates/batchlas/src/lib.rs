@@ -46,7 +46,7 @@ pub use batchlas_core::{
 };
 pub use batchlas_select::{Environment, Executed, Recorder};
 pub use batchlas_vendor::Element;
-pub use catalogue::{kernels, kernels_of};
+pub use catalogue::{Call, kernels, kernels_of};
 pub use context::{Context, VOCABULARIES};
 pub use info::{Info, Pending};
 pub use options::{GemmOptions, HerkOptions, PosvOptions, PotrfOptions, PotrsOptions, TrsmOptions};

@@ -26,8 +26,8 @@ template <class T, int N, int P, Uplo U, bool Aligned> struct RowTile {
   /// Rows per lane.
   static constexpr int SLOTS = (N + P - 1) / P;
   static constexpr int WIDEST = Aligned ? PER_16_BYTES<T> : 1;
-  /// Upper, elements of 16 bytes: lanes walk their rows of S down the columns of A, where a shuffle would cost four instructions per exchange.
-  static constexpr bool DOWN_COLUMNS = U == Uplo::Upper && P > 1 && sizeof(T) == 16;
+  /// Upper, elements of 16 bytes, beyond order 16: lanes walk their rows of S down the columns of A, where a shuffle would cost four instructions per exchange.
+  static constexpr bool DOWN_COLUMNS = U == Uplo::Upper && P > 1 && sizeof(T) == 16 && N > 16;
   using Lanes = Partition<P>;
 
   /// Reads the triangle. `l` is this thread's lane in its partition, or IDLE; `item` is the address of A(l, 0) (of A(0, 0) for P = 1).

@@ -99,6 +99,19 @@ fn diagonal(diag: Diag) -> blas::cublasDiagType_t {
     }
 }
 
+/// A scalar that a library reads from host memory. Its complex types are aligned to their whole size and are loaded as
+/// such, which Rust's are not: an unaligned one faults, depending on where it happens to lie.
+#[derive(Clone, Copy)]
+#[repr(C, align(16))]
+struct Host<T>(T);
+
+impl<T> Host<T> {
+    /// The address in whatever type a function takes.
+    fn at<P>(&self) -> *const P {
+        (&raw const self.0).cast()
+    }
+}
+
 /// Where an operand of a library call is, and its leading dimension. What the address is that of (a matrix, or a table
 /// of matrices) is the call's business.
 #[derive(Clone, Copy, Debug)]
@@ -172,6 +185,7 @@ impl Blas {
         a: At,
         b: At,
     ) -> Result<(), Failure> {
+        let alpha = Host(alpha);
         let Triangle { side, uplo, trans, diag } = triangle;
         // SAFETY: the handle is live; host scalars outlive the call; operands are the caller's promise.
         unsafe {
@@ -183,7 +197,7 @@ impl Blas {
                 diagonal(diag),
                 m as i64,
                 n as i64,
-                (&raw const alpha).cast(),
+                alpha.at(),
                 at(a.address),
                 a.ld as i64,
                 at(b.address),
@@ -205,6 +219,7 @@ impl Blas {
         b: At,
         batch: usize,
     ) -> Result<(), Failure> {
+        let alpha = Host(alpha);
         let Triangle { side, uplo, trans, diag } = triangle;
         // SAFETY: the handle is live; host scalars outlive the call; operands are the caller's promise.
         unsafe {
@@ -216,7 +231,7 @@ impl Blas {
                 diagonal(diag),
                 m as i64,
                 n as i64,
-                (&raw const alpha).cast(),
+                alpha.at(),
                 at(a.address),
                 a.ld as i64,
                 at(b.address),
@@ -239,6 +254,7 @@ impl Blas {
         [stride_a, stride_b, stride_c]: [usize; 3],
         batch: usize,
     ) -> Result<(), Failure> {
+        let (alpha, beta) = (Host(alpha), Host(beta));
         // SAFETY: the handle is live; host scalars outlive the call; operands are the caller's promise.
         unsafe {
             typed!(T: blas::[
@@ -253,14 +269,14 @@ impl Blas {
                 m as i64,
                 n as i64,
                 k as i64,
-                (&raw const alpha).cast(),
+                alpha.at(),
                 at(a.address),
                 a.ld as i64,
                 stride_a as i64,
                 at(b.address),
                 b.ld as i64,
                 stride_b as i64,
-                (&raw const beta).cast(),
+                beta.at(),
                 at(c.address),
                 c.ld as i64,
                 stride_c as i64,
@@ -281,6 +297,7 @@ impl Blas {
         [a, b, c]: [At; 3],
         batch: usize,
     ) -> Result<(), Failure> {
+        let (alpha, beta) = (Host(alpha), Host(beta));
         // SAFETY: the handle is live; host scalars outlive the call; operands are the caller's promise.
         unsafe {
             typed!(T: blas::[cublasSgemmBatched_64, cublasDgemmBatched_64, cublasCgemmBatched_64, cublasZgemmBatched_64](
@@ -290,12 +307,12 @@ impl Blas {
                 m as i64,
                 n as i64,
                 k as i64,
-                (&raw const alpha).cast(),
+                alpha.at(),
                 at(a.address),
                 a.ld as i64,
                 at(b.address),
                 b.ld as i64,
-                (&raw const beta).cast(),
+                beta.at(),
                 at(c.address),
                 c.ld as i64,
                 batch as i64,
@@ -316,6 +333,7 @@ impl Blas {
         a: At,
         c: At,
     ) -> Result<(), Failure> {
+        let (alpha, beta) = (Host(alpha), Host(beta));
         let trans = match (trans, T::DTYPE.is_complex()) {
             (Trans::No, _) => Trans::No,
             (_, true) => Trans::ConjTrans,
@@ -329,10 +347,10 @@ impl Blas {
                 operation(trans),
                 n as i64,
                 k as i64,
-                (&raw const alpha).cast(),
+                alpha.at(),
                 at(a.address),
                 a.ld as i64,
-                (&raw const beta).cast(),
+                beta.at(),
                 at(c.address),
                 c.ld as i64,
             ))
