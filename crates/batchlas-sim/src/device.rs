@@ -126,6 +126,22 @@ impl SimDevice {
         Ok(a.region.flags_of(offset, bytes).1)
     }
 
+    /// Copies a range inside the device; what is uninitialised stays so.
+    ///
+    /// # Errors
+    /// [`SimError::HostAccess`] when a range is not inside one live allocation.
+    pub fn copy(&mut self, from: u64, to: u64, bytes: usize) -> Result<(), SimError> {
+        let (a, offset) = self.memory.host(from, bytes)?;
+        let data = a.region.bytes[offset..offset + bytes].to_vec();
+        let init: Vec<u8> = a.region.flags[offset..offset + bytes].iter().map(|f| f & INIT).collect();
+        let (a, offset) = self.memory.host(to, bytes)?;
+        a.region.bytes[offset..offset + bytes].copy_from_slice(&data);
+        for (f, i) in a.region.flags[offset..].iter_mut().zip(init) {
+            *f = *f & !INIT | i;
+        }
+        Ok(())
+    }
+
     /// Declares a range uninitialised again, as scratch is between two uses.
     ///
     /// # Errors
