@@ -155,10 +155,10 @@ fn read_sweep(path: &Path) -> Result<Vec<sweep::Entry>> {
     sweep::parse(&text).map_err(|e| CliError::Lab(format!("{}: {e}", path.display())))
 }
 
-/// Compile kernels ahead of time, for machines without NVRTC (set BATCHLAS_BUNDLE to the file there)
+/// Compile kernels ahead of time, for machines without NVRTC (`BATCHLAS_BUNDLE` names the file there)
 #[derive(Debug, Args)]
 pub(crate) struct Aot {
-    /// Architecture, such as sm_90
+    /// Architecture, such as `sm_90`
     #[arg(long)]
     arch: String,
     /// The bundle
