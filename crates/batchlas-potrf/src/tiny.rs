@@ -27,6 +27,7 @@ pub(crate) const CANDIDATE: Candidate = Candidate {
         Knob { name: "lanes", values: Values::OneOf(&[1, 2, 4, 8, 16, 32]), required: false },
         Knob { name: "send", values: Values::Words(&["shuffle", "shared"]), required: false },
         Knob { name: "pace", values: Values::Words(&["free", "stepwise"]), required: false },
+        Knob { name: "store", values: Values::Words(&["eager", "late"]), required: false },
         Knob { name: "warps", values: Values::OneOf(&[1, 2, 4, 8]), required: false },
     ],
 };
@@ -56,6 +57,8 @@ pub struct Knobs {
     pub shared: bool,
     /// Whether the compiler may mix the work of several columns.
     pub free: bool,
+    /// Whether the factor is stored at the end; otherwise each column as soon as it is final.
+    pub late: bool,
     /// Warps of a work-group. Nothing is shared between them: fewer fill a multiprocessor's registers more evenly, more
     /// cost fewer work-groups.
     pub warps: u32,
@@ -70,6 +73,7 @@ impl Knobs {
             lanes,
             shared: word("send", "shared").unwrap_or(false) && lanes > 1,
             free: word("pace", "free").unwrap_or(n <= 4),
+            late: word("store", "late").unwrap_or(false),
             warps: family.int("warps").unwrap_or(4),
         }
     }
@@ -103,13 +107,14 @@ pub fn kernel(dtype: Dtype, n: usize, uplo: Uplo, table: bool, aligned: bool, kn
     let layout = if table { "Pointers" } else { "Strided" };
     let send = if knobs.shared { "Shared" } else { "Shuffle" };
     let pace = if knobs.free { "Free" } else { "Stepwise" };
+    let store = if knobs.late { "Late" } else { "Eager" };
     let aligned = aligned && knobs.lanes == 1;
     let Knobs { lanes, warps, .. } = *knobs;
     Kernel {
         source: &SOURCE,
         entry: format!(
             "batchlas::potrf_tiny<batchlas::{scalar}, {n}, {lanes}, batchlas::Uplo::{uplo}, \
-             batchlas::Layout::{layout}, {aligned}, batchlas::Broadcast::{send}, batchlas::Stores::Eager, \
+             batchlas::Layout::{layout}, {aligned}, batchlas::Broadcast::{send}, batchlas::Stores::{store}, \
              batchlas::Pace::{pace}, {warps}, 1>"
         ),
         promise: Promise { threads: knobs.threads(), min_blocks: 1, max_dynamic_shared: 0 },
@@ -242,14 +247,14 @@ mod tests {
 
     #[test]
     fn the_entry_names_every_template_parameter() {
-        let family = VOCABULARY.spelling("tiny:lanes=8:send=shared:pace=free:warps=2").unwrap();
+        let family = VOCABULARY.spelling("tiny:lanes=8:send=shared:pace=free:store=late:warps=2").unwrap();
         let knobs = Knobs::new(Dtype::C32, 17, &family);
-        assert_eq!(knobs, Knobs { lanes: 8, shared: true, free: true, warps: 2 });
+        assert_eq!(knobs, Knobs { lanes: 8, shared: true, free: true, late: true, warps: 2 });
         let kernel = kernel(Dtype::C32, 17, Uplo::Upper, true, true, &knobs);
         assert_eq!(
             kernel.entry,
             "batchlas::potrf_tiny<batchlas::c32, 17, 8, batchlas::Uplo::Upper, batchlas::Layout::Pointers, false, \
-             batchlas::Broadcast::Shared, batchlas::Stores::Eager, batchlas::Pace::Free, 2, 1>"
+             batchlas::Broadcast::Shared, batchlas::Stores::Late, batchlas::Pace::Free, 2, 1>"
         );
         assert_eq!(knobs.per_group(), 8);
     }
