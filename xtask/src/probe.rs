@@ -27,13 +27,15 @@ const CATALOGUES: &[fn(Arch, Scope) -> Vec<Family>] = &[potrf_tiny, staging, que
 
 /// Every order on the architecture that is measured, the edges of the family on the others.
 fn potrf_tiny(arch: Arch, scope: Scope) -> Vec<Family> {
+    let name = arch.to_string();
     let orders: Vec<usize> = match scope {
-        Scope::Subset if arch.to_string() != "sm_90" => vec![1, 2, 17, tiny::MAX_N],
+        Scope::Subset if name != "sm_90" => vec![1, 2, 17, 20, tiny::MAX_N],
         _ => (1..=tiny::MAX_N).collect(),
     };
     // A default spelling is in the vocabulary; a test of batchlas-potrf holds that.
     let spelling = batchlas_potrf::VOCABULARY.spelling("tiny").into_iter();
-    let kernels = spelling.flat_map(|family| tiny::kernels(orders.clone(), &family).collect::<Vec<_>>());
+    let kernels =
+        spelling.flat_map(|family| tiny::kernels(&name, orders.clone(), &family).collect::<Vec<_>>());
     family("batchlas-potrf", "tiny", kernels)
 }
 

@@ -180,14 +180,14 @@ pub(crate) fn aot(args: &Aot) -> Result<usize> {
     let lab = |error: batchlas_kernels::Error| CliError::Lab(error.to_string());
     let arch: Arch = args.arch.parse().map_err(lab)?;
     let mut wanted: Vec<Kernel> = match &args.sweep {
-        None if args.n.is_empty() => batchlas::kernels(1..=32)?,
-        None => batchlas::kernels(args.n.iter().copied())?,
+        None if args.n.is_empty() => batchlas::kernels(&args.arch, 1..=32)?,
+        None => batchlas::kernels(&args.arch, args.n.iter().copied())?,
         Some(path) => {
             let mut kernels = Vec::new();
             for entry in read_sweep(path)? {
                 let cell = &entry.cell;
                 for route in &entry.routes {
-                    let all = batchlas::kernels_of(cell.op.name(), route, cell.n)?;
+                    let all = batchlas::kernels_of(&args.arch, cell.op.name(), route, cell.n)?;
                     // A sweep times packed batches of one type and triangle.
                     let scalar = format!("batchlas::{},", cell.dtype);
                     let triangle =
@@ -198,7 +198,7 @@ pub(crate) fn aot(args: &Aot) -> Result<usize> {
                     kernels.extend(all.into_iter().filter(matches));
                 }
             }
-            kernels.extend(batchlas::kernels([])?);
+            kernels.extend(batchlas::kernels(&args.arch, [])?);
             kernels
         }
     };

@@ -3,7 +3,7 @@
 //! * `gemm`: `C = alpha op(A) op(B) + beta C`.
 //! * `herk`: `C = alpha A A^H + beta C` or `C = alpha A^H A + beta C`, in one triangle of C.
 //!
-//! [`Gemm`] is the routed pair of operations; it implements the seam [`TrailingUpdate`].
+//! [`Gemm`] is the routed pair of operations; it implements the seam [`TrailingUpdate`](batchlas_core::TrailingUpdate).
 //!
 //! # Contract
 //! * `beta = 0` never reads C; `alpha = 0` reads neither A nor B. Real `ConjTrans` is `Trans`.

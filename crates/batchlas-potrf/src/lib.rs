@@ -2,8 +2,8 @@
 //! definite matrices, in place in the referenced triangle.
 //!
 //! Data flows one way: [`Potrf::factor`](batchlas_core::Factor::factor) condenses the view into a [`Problem`],
-//! [`route`] chooses a family for it, and the family runs. [`Potrf`] itself implements the seam
-//! [`Factor`], so a driver that needs a factorisation can be handed the routed operation or any single
+//! `route.rs` chooses a family for it, and the family runs. [`Potrf`] itself implements the seam
+//! [`Factor`](batchlas_core::Factor), so a driver that needs a factorisation can be handed the routed operation or any single
 //! implementation.
 //!
 //! # Contract

@@ -16,6 +16,10 @@ use bytemuck::{Pod, Zeroable};
 /// Largest order.
 pub const MAX_N: usize = 32;
 
+/// Largest order of c64 where the code of an f64 operation is so long (`sm_120` and its kin) that a larger kernel leaves
+/// the instruction cache: 223 KiB at order 32, and at most 128 KiB are allowed.
+const MAX_N_C64_SM_12X: usize = 20;
+
 static SOURCE: KernelSource =
     KernelSource { name: "batchlas-potrf/cuda/tiny.cuh", text: include_str!("../cuda/tiny.cuh") };
 
@@ -29,6 +33,7 @@ pub(crate) const CANDIDATE: Candidate = Candidate {
         Knob { name: "pace", values: Values::Words(&["free", "stepwise"]), required: false },
         Knob { name: "store", values: Values::Words(&["eager", "late"]), required: false },
         Knob { name: "warps", values: Values::OneOf(&[1, 2, 4, 8]), required: false },
+        Knob { name: "blocks", values: Values::Range { min: 1, max: 16, step: 1 }, required: false },
     ],
 };
 
@@ -62,6 +67,8 @@ pub struct Knobs {
     /// Warps of a work-group. Nothing is shared between them: fewer fill a multiprocessor's registers more evenly, more
     /// cost fewer work-groups.
     pub warps: u32,
+    /// Work-groups per multiprocessor that the register allocation must allow.
+    pub blocks: u32,
 }
 
 impl Knobs {
@@ -75,6 +82,7 @@ impl Knobs {
             free: word("pace", "free").unwrap_or(n <= 4),
             late: word("store", "late").unwrap_or(false),
             warps: family.int("warps").unwrap_or(4),
+            blocks: family.int("blocks").unwrap_or(1),
         }
     }
 
@@ -109,15 +117,15 @@ pub fn kernel(dtype: Dtype, n: usize, uplo: Uplo, table: bool, aligned: bool, kn
     let pace = if knobs.free { "Free" } else { "Stepwise" };
     let store = if knobs.late { "Late" } else { "Eager" };
     let aligned = aligned && knobs.lanes == 1;
-    let Knobs { lanes, warps, .. } = *knobs;
+    let Knobs { lanes, warps, blocks, .. } = *knobs;
     Kernel {
         source: &SOURCE,
         entry: format!(
             "batchlas::potrf_tiny<batchlas::{scalar}, {n}, {lanes}, batchlas::Uplo::{uplo}, \
              batchlas::Layout::{layout}, {aligned}, batchlas::Broadcast::{send}, batchlas::Stores::{store}, \
-             batchlas::Pace::{pace}, {warps}, 1>"
+             batchlas::Pace::{pace}, {warps}, {blocks}>"
         ),
-        promise: Promise { threads: knobs.threads(), min_blocks: 1, max_dynamic_shared: 0 },
+        promise: Promise { threads: knobs.threads(), min_blocks: blocks, max_dynamic_shared: 0 },
     }
 }
 
@@ -130,13 +138,28 @@ pub fn layouts(dtype: Dtype, n: usize, uplo: Uplo, family: &Spelling) -> impl It
     all.into_iter().take(distinct).map(move |(table, aligned)| kernel(dtype, n, uplo, table, aligned, &knobs))
 }
 
-/// Every kernel that a spelling of this family launches for these orders: all types, triangles and layouts.
+/// Whether the family has a kernel for a type and an order on an architecture, as tables spell it.
+///
+/// # Errors
+/// The reason why not.
+pub fn serves(arch: &str, dtype: Dtype, n: usize) -> Result<(), Refusal> {
+    let max = match dtype {
+        Dtype::C64 if arch.starts_with("sm_12") => MAX_N_C64_SM_12X,
+        _ => MAX_N,
+    };
+    if n <= max { Ok(()) } else { Err(format!("n = {n}, tiny serves {dtype} to n = {max} on {arch}").into()) }
+}
+
+/// Every kernel that a spelling of this family launches on an architecture for these orders: all types that are served
+/// there, both triangles, all layouts.
 pub fn kernels<'f>(
+    arch: &'f str,
     orders: impl IntoIterator<Item = usize> + 'f,
     family: &'f Spelling,
 ) -> impl Iterator<Item = Kernel> + 'f {
     orders.into_iter().flat_map(move |n| {
-        let types = Dtype::ALL.into_iter().flat_map(|dtype| Uplo::ALL.iter().map(move |&uplo| (dtype, uplo)));
+        let served = Dtype::ALL.into_iter().filter(move |&dtype| serves(arch, dtype, n).is_ok());
+        let types = served.flat_map(|dtype| Uplo::ALL.iter().map(move |&uplo| (dtype, uplo)));
         types.flat_map(move |(dtype, uplo)| layouts(dtype, n, uplo, family))
     })
 }
@@ -156,9 +179,7 @@ pub(crate) fn can_run(
     if device.max_work_group < threads {
         return Err(format!("work-groups of {threads} exceed the device's {}", device.max_work_group).into());
     }
-    if n > MAX_N {
-        return Err(format!("n = {n}, tiny serves n <= {MAX_N}").into());
-    }
+    serves(&device.arch, dtype, n)?;
     let lanes = Knobs::new(dtype, n, family).lanes as usize;
     if lanes > 1 && lanes >= 2 * n {
         return Err(format!("{lanes} lanes are more than the {n} rows of a matrix can use").into());
@@ -232,7 +253,13 @@ mod tests {
         for n in 1..=MAX_N {
             assert_eq!(check("tiny", n, &gpu()), Ok(()), "n = {n}");
         }
-        assert!(check("tiny", MAX_N + 1, &gpu()).unwrap_err().to_string().contains("n <= 32"));
+        assert!(check("tiny", MAX_N + 1, &gpu()).unwrap_err().to_string().contains("to n = 32"));
+        assert!(serves("sm_90", Dtype::C64, 32).is_ok() && serves("sm_120", Dtype::C64, 20).is_ok());
+        assert!(serves("sm_120", Dtype::C64, 21).unwrap_err().to_string().contains("to n = 20"));
+        let family = VOCABULARY.spelling("tiny").unwrap();
+        let entries = |arch| kernels(arch, [32], &family).map(|k| k.entry).collect::<Vec<_>>();
+        assert!(entries("sm_90").iter().any(|e| e.contains("c64")));
+        assert!(!entries("sm_120").iter().any(|e| e.contains("c64")));
         assert!(check("tiny", 4, &Device::cpu(1)).is_err());
         assert!(check("tiny", 4, &Device { max_work_group: 64, ..gpu() }).is_err());
     }
@@ -247,14 +274,15 @@ mod tests {
 
     #[test]
     fn the_entry_names_every_template_parameter() {
-        let family = VOCABULARY.spelling("tiny:lanes=8:send=shared:pace=free:store=late:warps=2").unwrap();
+        let family =
+            VOCABULARY.spelling("tiny:lanes=8:send=shared:pace=free:store=late:warps=2:blocks=7").unwrap();
         let knobs = Knobs::new(Dtype::C32, 17, &family);
-        assert_eq!(knobs, Knobs { lanes: 8, shared: true, free: true, late: true, warps: 2 });
+        assert_eq!(knobs, Knobs { lanes: 8, shared: true, free: true, late: true, warps: 2, blocks: 7 });
         let kernel = kernel(Dtype::C32, 17, Uplo::Upper, true, true, &knobs);
         assert_eq!(
             kernel.entry,
             "batchlas::potrf_tiny<batchlas::c32, 17, 8, batchlas::Uplo::Upper, batchlas::Layout::Pointers, false, \
-             batchlas::Broadcast::Shared, batchlas::Stores::Late, batchlas::Pace::Free, 2, 1>"
+             batchlas::Broadcast::Shared, batchlas::Stores::Late, batchlas::Pace::Free, 2, 7>"
         );
         assert_eq!(knobs.per_group(), 8);
     }

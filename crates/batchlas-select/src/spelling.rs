@@ -6,7 +6,7 @@ use std::hash::{Hash, Hasher};
 use crate::{Candidate, Class, SelectError, Vocabulary};
 
 /// Most knobs a family may declare.
-pub const MAX_KNOBS: usize = 5;
+pub const MAX_KNOBS: usize = 6;
 
 /// The value of a knob.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -1,6 +1,6 @@
 //! Batched triangular solve (`trsm`): `op(A) X = alpha B` or `X op(A) = alpha B` for every item of a batch, X over B.
 //!
-//! [`Trsm`] is the routed operation; it implements the seam [`PanelSolve`].
+//! [`Trsm`] is the routed operation; it implements the seam [`PanelSolve`](batchlas_core::PanelSolve).
 //!
 //! # Contract
 //! * All 24 cases of side, triangle, transposition and diagonal. Real `ConjTrans` is `Trans`.

@@ -109,9 +109,9 @@ fn inconsistent_vocabularies_are_found() {
             },
         ),
         (
-            "has 5 knobs",
+            "has 7 knobs",
             Vocabulary {
-                candidates: &[Candidate { knobs: &[knob(Values::OneOf(&[1])); 5], ..native("a") }],
+                candidates: &[Candidate { knobs: &[knob(Values::OneOf(&[1])); 7], ..native("a") }],
                 ..BASE
             },
         ),
