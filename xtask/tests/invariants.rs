@@ -56,6 +56,7 @@ const CUDARC: &[&str] = &["batchlas-kernels", "batchlas-vendor"];
 
 /// Files that may hold `unsafe`, each because it owns foreign functions or raw memory.
 const UNSAFE: &[&str] = &[
+    "crates/batchlas-bench/src/large.rs",
     "crates/batchlas-core/src/arena.rs",
     "crates/batchlas-core/src/cpu.rs",
     "crates/batchlas-core/src/info.rs",
@@ -65,6 +66,7 @@ const UNSAFE: &[&str] = &[
     "crates/batchlas-kernels/src/cuda/graph.rs",
     "crates/batchlas-kernels/src/cuda/queue.rs",
     "crates/batchlas-kernels/src/cuda/selftest.rs",
+    "crates/batchlas-kernels/src/cuda/slices.rs",
     "crates/batchlas-kernels/src/locate.rs",
     "crates/batchlas-kernels/src/nvrtc.rs",
     "crates/batchlas-posv/src/quench.rs",

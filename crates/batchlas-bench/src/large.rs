@@ -1,10 +1,11 @@
 //! Cases that need a whole GPU: batches beyond every grid limit, offsets beyond 2^31, streams, memory over time, host
-//! time per call. Each is a row of the behaviour contract.
+//! time per call, graphs. Each is a row of the behaviour contract.
+#![allow(unsafe_code)]
 
 use std::time::Instant;
 
 use batchlas::{
-    Buffer, Context, Element, MatBatchMut, PosvOptions, PotrfOptions, Result, Uplo, WorkspaceMut,
+    Buffer, Call, Context, Dtype, Element, MatBatchMut, PosvOptions, PotrfOptions, Result, Uplo, WorkspaceMut,
 };
 
 use crate::matrices::{Random, definite};
@@ -26,6 +27,7 @@ pub fn all() -> &'static [Case] {
         ("T18 two streams at once", two_streams),
         ("T22 memory over a thousand calls", flat_memory),
         ("T23 host time of a call", host_time),
+        ("M9 potrf in a CUDA graph", graph),
     ]
 }
 
@@ -195,6 +197,47 @@ fn host_time(ctx: &Context) -> Outcome {
     ctx.synchronize().map_err(text)?;
     let told = format!("{each:.2} us per call of 10 x 16x16, {CALLS} calls");
     if each < LIMIT_US { Ok(told) } else { Err(format!("{told}: at most {LIMIT_US} us are allowed")) }
+}
+
+fn graph(ctx: &Context) -> Outcome {
+    const BATCH: usize = 10_000;
+    const REPLAYS: usize = 10;
+    if !matches!(ctx.device().place, batchlas::Place::Cuda(_)) {
+        return Ok("no graphs on this device".into());
+    }
+    for n in [5, 16, 32] {
+        let call = Call { dtype: Dtype::F32, uplo: Uplo::Lower, n, batch: BATCH };
+        ctx.prepare(&[call]).map_err(text)?;
+        let one = definite::<f32>(n, &mut Random::new(26, n)).data;
+        let pristine = ctx.upload(&one.repeat(BATCH)).map_err(text)?;
+        let mut a = Buffer::<f32>::new(ctx.queue(), pristine.len()).map_err(text)?;
+        let mut info = ctx.upload(&[77i32; BATCH]).map_err(text)?;
+        let mut enqueue = || {
+            a.copy_from(ctx.queue(), &pristine)?;
+            let view = a.view_mut(n, n, n, n * n, BATCH)?;
+            let workspace = WorkspaceMut::empty(ctx.device().place);
+            ctx.potrf_in(view, info.info_mut(), workspace, &PotrfOptions::default()).map(drop)
+        };
+        enqueue().map_err(text)?;
+        let recorded = ctx.capture(&mut enqueue).map_err(text)?;
+        let direct = ctx.download(&a).map_err(text)?;
+        let bits = |data: &[f32]| data.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+        for replay in 0..REPLAYS {
+            let wiped = vec![f32::NAN; a.len()];
+            a.write(ctx.queue(), 0, &wiped).map_err(text)?;
+            info.write(ctx.queue(), 0, &[77; BATCH]).map_err(text)?;
+            // SAFETY: the recorded arrays live, and nothing else uses them while the graph runs in stream order.
+            unsafe { recorded.launch() }.map_err(|error| error.to_string())?;
+            let (replayed, statuses) = (ctx.download(&a), ctx.download(&info));
+            if bits(&replayed.map_err(text)?) != bits(&direct) {
+                return Err(format!("n = {n}, replay {replay}: the factors differ from a direct call's"));
+            }
+            if statuses.map_err(text)?.iter().any(|&status| status != 0) {
+                return Err(format!("n = {n}, replay {replay}: info is not 0"));
+            }
+        }
+    }
+    Ok(format!("{BATCH} items, 3 orders, {REPLAYS} replays, bits equal"))
 }
 
 #[cfg(test)]

@@ -1,10 +1,15 @@
 //! Where a run can take place: the one function that makes a context, and what `batchlas devices` prints.
 
 use std::fmt;
+use std::path::Path;
 use std::str::FromStr;
+use std::sync::Arc;
 
-use batchlas::Context;
-use batchlas_kernels::cuda::probe_devices;
+use batchlas::{Context, Environment};
+use batchlas_kernels::bundle::Bundle;
+use batchlas_kernels::cache::DiskCache;
+use batchlas_kernels::cuda::{CudaDevice, CudaQueue, probe_devices};
+use batchlas_kernels::store::KernelStore;
 use batchlas_vendor::CudaArm;
 
 use crate::error::{CliError, Result};
@@ -50,13 +55,25 @@ impl FromStr for DeviceArg {
 ///
 /// # Errors
 /// The device cannot be used.
-pub(crate) fn context(device: DeviceArg, threads: usize) -> Result<Context> {
+pub(crate) fn context(device: DeviceArg, threads: usize, bundle: Option<&Path>) -> Result<Context> {
+    if let Some(path) = bundle {
+        let ordinal = if let DeviceArg::Cuda(ordinal) = device { ordinal } else { 0 };
+        return with_bundle(ordinal, path)
+            .map_err(|error| CliError::Device { device: device.to_string(), reason: error.to_string() });
+    }
     match device {
         DeviceArg::Auto if threads == 0 => Ok(Context::new()?),
         DeviceArg::Auto | DeviceArg::Cpu => Ok(Context::cpu(threads)?),
         DeviceArg::Cuda(ordinal) => Context::cuda(ordinal)
             .map_err(|error| CliError::Device { device: device.to_string(), reason: error.to_string() }),
     }
+}
+
+/// A context on a CUDA device that takes kernels from a bundle before it compiles any.
+fn with_bundle(ordinal: u32, path: &Path) -> Result<Context, Box<dyn std::error::Error>> {
+    let store = KernelStore::new(vec![Bundle::open(path)?], DiskCache::from_env());
+    let queue = CudaQueue::on(CudaDevice::open(ordinal, Arc::new(store))?)?;
+    Ok(Context::on(Box::new(queue), Environment::process().clone())?)
 }
 
 /// What was found, and why not where something was not.

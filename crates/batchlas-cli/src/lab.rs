@@ -61,7 +61,7 @@ pub(crate) fn gpu_test(args: &GpuTest) -> Result<usize> {
             report(name, check())?;
         }
     }
-    let ctx = context(args.device, 0)?;
+    let ctx = context(args.device, 0, None)?;
     if !args.no_large {
         for (name, check) in large::all() {
             report(name, check(&ctx))?;
@@ -105,7 +105,7 @@ pub(crate) struct Bench {
 
 /// Times a sweep; the number of arms without a row.
 pub(crate) fn bench(args: &Bench) -> Result<usize> {
-    let ctx = context(args.device, args.threads)?;
+    let ctx = context(args.device, args.threads, None)?;
     let entries = read_sweep(&args.sweep)?;
     let provenance = Provenance {
         driver: Driver::load().ok().map(|driver| driver.version()),
@@ -155,7 +155,7 @@ fn read_sweep(path: &Path) -> Result<Vec<sweep::Entry>> {
     sweep::parse(&text).map_err(|e| CliError::Lab(format!("{}: {e}", path.display())))
 }
 
-/// Compile kernels ahead of time, for machines without NVRTC (`BATCHLAS_BUNDLE` names the file there)
+/// Compile kernels ahead of time, for machines without NVRTC (`--bundle` or `BATCHLAS_BUNDLE` names the file there)
 #[derive(Debug, Args)]
 pub(crate) struct Aot {
     /// Architecture, such as `sm_90`

@@ -25,6 +25,7 @@ use std::process::ExitCode;
 use batchlas::{Diag, Side, Trans, Uplo};
 use clap::{Args, Parser, Subcommand};
 use num_complex::Complex;
+use tracing_subscriber::EnvFilter;
 
 use crate::devices::DeviceArg;
 use crate::error::{CliError, Result};
@@ -135,6 +136,9 @@ struct Common {
     /// Threads of the CPU; 0 means one per core
     #[arg(long, default_value_t = 0, value_parser = threads)]
     threads: usize,
+    /// Kernels that `batchlas aot` compiled, for a CUDA device without NVRTC
+    #[arg(long)]
+    bundle: Option<PathBuf>,
     /// Compute the worst residual
     #[arg(long)]
     check: bool,
@@ -157,6 +161,9 @@ fn main() -> ExitCode {
         let _ = writeln!(io::stdout(), "{}", outcome.as_deref().unwrap_or_else(|why| why));
         return if outcome.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
+    // Warnings (a borrowed table, a cache that cannot be written) go to stderr; BATCHLAS_LOG=info shows compiles too.
+    let filter = EnvFilter::try_from_env("BATCHLAS_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).without_time().init();
     match execute(Cli::parse().command) {
         Ok(failed) if failed > 0 => ExitCode::from(SOME_FAILED),
         Ok(_) => ExitCode::SUCCESS,
@@ -184,8 +191,12 @@ fn execute(command: Command) -> Result<usize> {
             return Ok(0);
         }
     };
-    let Common { output, device, threads, check, json, route } = common;
-    let report = Job { operation, a, b, output, route, check }.run(&devices::context(device, threads)?)?;
+    let Common { output, device, threads, bundle, check, json, route } = common;
+    let report = Job { operation, a, b, output, route, check }.run(&devices::context(
+        device,
+        threads,
+        bundle.as_deref(),
+    )?)?;
     print(&render(&report, json)?)?;
     Ok(report.failed)
 }

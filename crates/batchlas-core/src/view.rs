@@ -69,8 +69,8 @@ pub(crate) fn span(rows: usize, cols: usize, ld: usize) -> Option<usize> {
     if rows == 0 || cols == 0 { Some(0) } else { (cols - 1).checked_mul(ld)?.checked_add(rows) }
 }
 
-/// Elements a strided batch needs; `None` on overflow.
-pub(crate) fn strided_len(rows: usize, cols: usize, ld: usize, stride: usize, batch: usize) -> Option<usize> {
+/// Elements from the first to one past the last of a strided batch; `None` on overflow.
+pub fn strided_len(rows: usize, cols: usize, ld: usize, stride: usize, batch: usize) -> Option<usize> {
     let span = span(rows, cols, ld)?;
     if batch == 0 || span == 0 { Some(0) } else { (batch - 1).checked_mul(stride)?.checked_add(span) }
 }

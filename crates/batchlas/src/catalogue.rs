@@ -1,7 +1,7 @@
 //! Every device kernel that ships: for ahead-of-time bundles, and for warming up before the first call.
 
 use batchlas_core::{Dtype, Error, Kernel, Result, Uplo};
-use batchlas_kernels::cuda::CudaQueue;
+use batchlas_kernels::cuda::{CudaQueue, Graph};
 use batchlas_potrf::{Problem, tiny};
 use num_complex::Complex;
 
@@ -42,6 +42,18 @@ impl Context {
         cuda.prepare(&kernels)?;
         self.prepare_vendor()?;
         Ok(kernels.len())
+    }
+
+    /// Records what `work` enqueues into a CUDA graph instead of running it. Kernels must have been prepared, and
+    /// operations be given their `info` and workspace: nothing can be compiled or allocated while recording.
+    ///
+    /// # Errors
+    /// The context is not on a CUDA device; what `work` returns; something that a graph cannot hold.
+    pub fn capture(&self, work: impl FnOnce() -> Result<()>) -> Result<Graph> {
+        match self.queue().as_any().downcast_ref::<CudaQueue>() {
+            Some(cuda) => cuda.capture(work),
+            None => Err(Error::Internal("only a context on a CUDA device can record a graph".into())),
+        }
     }
 }
 

@@ -44,6 +44,7 @@ pub use batchlas_core::{
     PointerTable, PointerTableMut, Queue, Ran, Real, RealOf, Result, Scalar, Scattered, Side, Trans, Uplo,
     WORKSPACE_ALIGN, WorkspaceMut,
 };
+pub use batchlas_kernels::cuda::Graph;
 pub use batchlas_select::{Environment, Executed, Recorder};
 pub use batchlas_vendor::Element;
 pub use catalogue::{Call, kernels, kernels_of};

@@ -18,9 +18,11 @@ mod graph;
 mod queue;
 mod report;
 pub mod selftest;
+mod slices;
 
 pub use device::CudaDevice;
 pub use driver::Driver;
 pub use graph::Graph;
 pub use queue::CudaQueue;
 pub use report::{DeviceReport, device_count, probe_devices};
+pub use slices::{Strided, with_slice, with_slice_mut};

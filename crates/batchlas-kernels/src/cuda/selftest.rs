@@ -19,7 +19,7 @@ use bytemuck::{Pod, Zeroable};
 use crate::Error;
 use crate::bundle::{self, Bundle};
 use crate::cache::{DEFAULT_LIMIT, DiskCache};
-use crate::cuda::{CudaDevice, CudaQueue, probe_devices};
+use crate::cuda::{CudaDevice, CudaQueue, Strided, probe_devices, with_slice, with_slice_mut};
 use crate::locate::{HIDE_VARIABLE, Library};
 use crate::nvrtc::Nvrtc;
 use crate::residency::Breach;
@@ -54,6 +54,7 @@ pub fn all() -> &'static [Check] {
         ("events order two queues", events_order_two_queues),
         ("memory is freed in stream order", memory_is_freed_in_stream_order),
         ("raw streams", raw_streams),
+        ("arrays of cudarc", arrays_of_cudarc),
         ("threads share a queue", threads_share_a_queue),
         ("graph replay equals direct launches", graph_replay_equals_direct_launches),
         ("what a capture cannot hold is refused", what_a_capture_cannot_hold_is_refused),
@@ -268,6 +269,34 @@ fn memory_is_freed_in_stream_order() -> Outcome {
     drop(queue);
     drop(outlives);
     Ok(format!("{reused} of 50 allocations reused the address freed before"))
+}
+
+/// Zeros the second of three items through a writable view, and finds a slice that is one element short.
+fn arrays_of_cudarc() -> Outcome {
+    // cudarc panics where there is no driver; ours says so.
+    drop(CudaQueue::new(0).map_err(text)?);
+    let context = cudarc::driver::CudaContext::new(0).map_err(text)?;
+    let stream = context.new_stream().map_err(text)?;
+    let mut slice = stream.clone_htod(&[1f32; 12]).map_err(text)?;
+    // SAFETY: the stream lives until the end of this function, longer than the queue.
+    let queue = unsafe { CudaQueue::from_raw_stream(0, stream.cu_stream().cast()) }.map_err(text)?;
+    let three = Strided { rows: 2, cols: 2, ld: 2, stride: 4, batch: 3 };
+    with_slice_mut(&mut slice, three, |view| {
+        let second = view.items(1..2)?;
+        // SAFETY: the item is four elements of the slice, which the view borrows exclusively.
+        unsafe { queue.zero(second.address().0, 4 * size_of::<f32>())? };
+        Ok(())
+    })
+    .map_err(text)?;
+    let after = stream.clone_dtoh(&slice).map_err(text)?;
+    if after != [1., 1., 1., 1., 0., 0., 0., 0., 1., 1., 1., 1.] {
+        return Err(format!("{after:?}"));
+    }
+    let four = Strided { batch: 4, ..three };
+    match with_slice(&slice, four, |_| Ok(())) {
+        Err(error) if error.to_string().contains("12 elements") => Ok("one item zeroed, four refused".into()),
+        other => Err(format!("four items of four elements in twelve: {other:?}")),
+    }
 }
 
 fn raw_streams() -> Outcome {
