@@ -370,7 +370,8 @@ impl<'c, T: Element> Bench<'c, T> {
             ns_per_item,
             rel_sd: relative_deviation(full),
             reps: full.len(),
-            saturated: per_item(half, (batch / 2).max(1)) <= SATURATED * ns_per_item,
+            // A batch of one has no half to be compared with.
+            saturated: batch > 1 && per_item(half, batch / 2) <= SATURATED * ns_per_item,
             residual,
             bad_items,
             floor_ns,
