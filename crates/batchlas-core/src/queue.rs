@@ -16,7 +16,7 @@ use crate::error::{ArgumentError, QueueError, Result};
 use crate::info::InfoMut;
 use crate::kernel::Launch;
 use crate::scalar::Scalar;
-use crate::view::{MatBatch, MatBatchMut};
+use crate::view::{MatBatch, MatBatchMut, covers};
 
 /// A place to enqueue work. Object safe: operations take `&dyn Queue`.
 pub trait Queue: Send + Sync {
@@ -283,7 +283,7 @@ impl<T: Scalar> Buffer<T> {
         stride: usize,
         batch: usize,
     ) -> Result<MatBatch<'_, T>> {
-        self.fits(rows, cols, ld, stride, batch)?;
+        covers("matrix batch", self.len, [rows, cols, ld, stride, batch])?;
         // SAFETY: the array is borrowed for the view's lifetime, and every item is inside it.
         unsafe {
             MatBatch::from_raw_strided(self.memory.place(), self.address(), rows, cols, ld, stride, batch)
@@ -302,7 +302,7 @@ impl<T: Scalar> Buffer<T> {
         stride: usize,
         batch: usize,
     ) -> Result<MatBatchMut<'_, T>> {
-        self.fits(rows, cols, ld, stride, batch)?;
+        covers("matrix batch", self.len, [rows, cols, ld, stride, batch])?;
         // SAFETY: the array is exclusively borrowed for the view's lifetime, and every item is inside it.
         unsafe {
             MatBatchMut::from_raw_strided(self.memory.place(), self.address(), rows, cols, ld, stride, batch)
@@ -364,26 +364,6 @@ impl<T: Scalar> Buffer<T> {
             _ => Table::Device(Buffer::from_slice(queue, &addresses.collect::<Vec<u64>>())?),
         };
         Ok(Scattered { table, place, rows, cols, ld, batch, array: PhantomData })
-    }
-
-    fn fits(&self, rows: usize, cols: usize, ld: usize, stride: usize, batch: usize) -> Result<()> {
-        let (operand, len) = ("matrix batch", self.len);
-        let needed = crate::view::strided_len(rows, cols, ld, stride, batch)
-            .ok_or(ArgumentError::TooLarge { operand, rows, cols, ld, stride, batch })?;
-        if needed > len {
-            return Err(ArgumentError::BufferTooShort {
-                operand,
-                len,
-                needed,
-                rows,
-                cols,
-                ld,
-                stride,
-                batch,
-            }
-            .into());
-        }
-        Ok(())
     }
 }
 

@@ -69,8 +69,29 @@ pub(crate) fn span(rows: usize, cols: usize, ld: usize) -> Option<usize> {
     if rows == 0 || cols == 0 { Some(0) } else { (cols - 1).checked_mul(ld)?.checked_add(rows) }
 }
 
+/// An array of `len` elements covers every item of a strided batch.
+///
+/// # Errors
+/// [`ArgumentError::TooLarge`] or [`ArgumentError::BufferTooShort`], with the numbers.
+pub fn covers(operand: &'static str, len: usize, [rows, cols, ld, stride, batch]: [usize; 5]) -> Result<()> {
+    let needed = strided_len(rows, cols, ld, stride, batch).ok_or(ArgumentError::TooLarge {
+        operand,
+        rows,
+        cols,
+        ld,
+        stride,
+        batch,
+    })?;
+    if needed > len {
+        return Err(
+            ArgumentError::BufferTooShort { operand, len, needed, rows, cols, ld, stride, batch }.into()
+        );
+    }
+    Ok(())
+}
+
 /// Elements from the first to one past the last of a strided batch; `None` on overflow.
-pub fn strided_len(rows: usize, cols: usize, ld: usize, stride: usize, batch: usize) -> Option<usize> {
+fn strided_len(rows: usize, cols: usize, ld: usize, stride: usize, batch: usize) -> Option<usize> {
     let span = span(rows, cols, ld)?;
     if batch == 0 || span == 0 { Some(0) } else { (batch - 1).checked_mul(stride)?.checked_add(span) }
 }

@@ -5,7 +5,7 @@
 //! (`CudaQueue::from_raw_stream(ordinal, slice.stream().cu_stream())`).
 #![allow(unsafe_code)]
 
-use batchlas_core::{ArgumentError, MatBatch, MatBatchMut, Place, Result, Scalar, view::strided_len};
+use batchlas_core::{MatBatch, MatBatchMut, Place, Result, Scalar, view::covers};
 use cudarc::driver::{DevicePtr, DevicePtrMut, DeviceSlice};
 
 /// Geometry of a strided batch.
@@ -26,28 +26,7 @@ pub struct Strided {
 impl Strided {
     fn check<T>(self, slice: &impl DeviceSlice<T>) -> Result<Place> {
         let Strided { rows, cols, ld, stride, batch } = self;
-        let (operand, len) = ("cudarc slice", slice.len());
-        let needed = strided_len(rows, cols, ld, stride, batch).ok_or(ArgumentError::TooLarge {
-            operand,
-            rows,
-            cols,
-            ld,
-            stride,
-            batch,
-        })?;
-        if needed > len {
-            return Err(ArgumentError::BufferTooShort {
-                operand,
-                len,
-                needed,
-                rows,
-                cols,
-                ld,
-                stride,
-                batch,
-            }
-            .into());
-        }
+        covers("cudarc slice", slice.len(), [rows, cols, ld, stride, batch])?;
         Ok(Place::Cuda(u32::try_from(slice.stream().context().ordinal()).unwrap_or(u32::MAX)))
     }
 }
