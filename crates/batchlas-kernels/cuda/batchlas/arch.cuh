@@ -24,6 +24,9 @@ BATCHLAS_DEVICE void sync_warp() { __syncwarp(); }
 /// Orders this thread's memory accesses as seen by its block; no load is moved past it.
 BATCHLAS_DEVICE void fence_block() { asm volatile("fence.acq_rel.cta;" ::: "memory"); }
 
+/// A barrier of the whole block: every thread arrives; accesses before it are seen by every thread after it.
+BATCHLAS_DEVICE void sync_block() { __syncthreads(); }
+
 /// The value of lane `source` of the caller's group of `Width` lanes.
 template <int Width> BATCHLAS_DEVICE float shuffle(float value, int source) { return __shfl_sync(0xffffffffu, value, source, Width); }
 template <int Width> BATCHLAS_DEVICE double shuffle(double value, int source) { return __shfl_sync(0xffffffffu, value, source, Width); }
@@ -112,6 +115,47 @@ BATCHLAS_DEVICE void store(bool active, u64 address, double a) {
 BATCHLAS_DEVICE void store(bool active, u64 address, double a, double b) {
   asm volatile("{.reg .pred p; setp.ne.u32 p, %3, 0; @p st.global.v2.f64 [%0], {%1, %2};}" ::"l"(address), "d"(a), "d"(b), "r"(static_cast<u32>(active))
                : "memory");
+}
+
+// Asynchronous copies from global to shared memory: `if (active)` one of 4, 8 or 16 bytes, naturally aligned on both sides. The data are the copying
+// thread's after `wait_async`, and other threads' after a barrier that follows.
+
+template <int Bytes> BATCHLAS_DEVICE void copy_async(bool active, void *shared, u64 global) {
+  static_assert(Bytes == 4 || Bytes == 8 || Bytes == 16, "cp.async moves 4, 8 or 16 bytes");
+  const u32 to = static_cast<u32>(__cvta_generic_to_shared(shared));
+  if constexpr (Bytes == 16) {
+    asm volatile("{.reg .pred p; setp.ne.u32 p, %2, 0; @p cp.async.cg.shared.global [%0], [%1], 16;}" ::"r"(to), "l"(global), "r"(static_cast<u32>(active))
+                 : "memory");
+  } else {
+    asm volatile("{.reg .pred p; setp.ne.u32 p, %2, 0; @p cp.async.ca.shared.global [%0], [%1], %3;}" ::"r"(to), "l"(global), "r"(static_cast<u32>(active)),
+                 "n"(Bytes)
+                 : "memory");
+  }
+}
+/// Closes the group of this thread's copies since the last call.
+BATCHLAS_DEVICE void commit_async() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+/// Waits until at most `Pending` of this thread's groups are under way.
+template <int Pending> BATCHLAS_DEVICE void wait_async() { asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory"); }
+
+// Tensor cores, f64: C += A B by one warp. With g = lane / 4 and t = lane % 4, a lane holds C(g, 2t), C(g, 2t + 1), C(g + 8, 2t), C(g + 8, 2t + 1).
+
+/// A 16 x 8: a lane holds A(g, t), A(g + 8, t), A(g, t + 4), A(g + 8, t + 4); B 8 x 8: B(t, g), B(t + 4, g). Before sm_90 two rows of 8 x 8 x 4.
+BATCHLAS_DEVICE void mma_16x8x8(double (&c)[4], const double (&a)[4], const double (&b)[2]) {
+#if __CUDA_ARCH__ >= 900
+  asm("mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+d"(c[0]), "+d"(c[1]), "+d"(c[2]), "+d"(c[3])
+      : "d"(a[0]), "d"(a[1]), "d"(a[2]), "d"(a[3]), "d"(b[0]), "d"(b[1]));
+#else
+#pragma unroll
+  for (int k = 0; k < 2; k++) {
+#pragma unroll
+    for (int row = 0; row < 2; row++) {
+      asm("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};"
+          : "+d"(c[2 * row]), "+d"(c[2 * row + 1])
+          : "d"(a[2 * k + row]), "d"(b[k]));
+    }
+  }
+#endif
 }
 
 } // namespace arch
