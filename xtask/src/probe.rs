@@ -23,7 +23,7 @@ pub(crate) enum Scope {
 }
 
 /// What each crate ships, by architecture.
-const CATALOGUES: &[fn(Arch, Scope) -> Vec<Family>] = &[potrf_tiny, staging, quench];
+pub(crate) const CATALOGUES: &[fn(Arch, Scope) -> Vec<Family>] = &[potrf_tiny, staging, quench];
 
 /// Every order on the architecture that is measured, the edges of the family on the others.
 fn potrf_tiny(arch: Arch, scope: Scope) -> Vec<Family> {

@@ -43,6 +43,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "batchlas-posv",
             "batchlas-potrf",
             "batchlas-select",
+            "batchlas-sim",
             "batchlas-vendor",
         ],
     ),

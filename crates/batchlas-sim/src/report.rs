@@ -69,6 +69,8 @@ pub struct Site {
     pub opcode: String,
     /// File and 1-based line of the CUDA source.
     pub source: Option<(String, u32)>,
+    /// File and 1-based line of the call that the instruction was inlined from.
+    pub inlined_at: Option<(String, u32)>,
 }
 
 impl fmt::Display for Site {
@@ -76,6 +78,9 @@ impl fmt::Display for Site {
         write!(f, "{} (PTX line {}", self.opcode, self.ptx_line)?;
         if let Some((file, line)) = &self.source {
             write!(f, ", {file}:{line}")?;
+        }
+        if let Some((file, line)) = &self.inlined_at {
+            write!(f, " inlined at {file}:{line}")?;
         }
         write!(f, ")")
     }
