@@ -9,7 +9,8 @@
 //! herk  DTYPE UPLO TRANS N K BATCH ROUTE
 //! ```
 //!
-//! Operands are padded between columns and items, and all that is no element of an item is a finite poison.
+//! Operands are padded between columns and items (a call built in code may choose another layout), and all that is no
+//! element of an item is a finite poison.
 
 use std::str::FromStr;
 
@@ -46,6 +47,8 @@ pub struct Call {
     pub dtype: Dtype,
     /// Items.
     pub batch: usize,
+    /// How the items lie; a line of text means padded.
+    pub layout: Layout,
     /// The family that is forced, in the spelling of pins.
     pub route: String,
 }
@@ -98,7 +101,7 @@ impl FromStr for Call {
         };
         let (batch, route) = (word!("the batch"), next("the route")?.to_owned());
         match words.next() {
-            None => Ok(Call { op, dtype, batch, route }),
+            None => Ok(Call { op, dtype, batch, layout: Layout::Padded, route }),
             Some(more) => Err(format!("{line:?}: {more:?} is one word too many")),
         }
     }
@@ -188,7 +191,7 @@ impl Call {
     }
 
     fn empty<T: Element>(&self, rows: usize, cols: usize) -> Store<T> {
-        Store::new(Layout::Padded, rows, cols, self.batch, T::from_parts(-999.0, 777.0))
+        Store::new(self.layout, rows, cols, self.batch, T::from_parts(-999.0, 777.0))
     }
 
     fn typed<T: Element>(&self, ctx: &Context, watch: &mut dyn FnMut(&Operand)) -> Result<Vec<u8>> {
