@@ -6,8 +6,6 @@
 //! `l1tex__t_sectors_pipe_lsu_mem_global_op_ld` and `_op_st`), unless the assembler merges neighbouring accesses;
 //! instructions are not, since it comes after the PTX.
 
-use std::time::Instant;
-
 use batchlas::{Diag, Dtype, Side, Trans, Uplo};
 use batchlas_bench::once::{Call, Op};
 use batchlas_bench::operands::Layout;
@@ -57,19 +55,10 @@ pub(crate) fn run(args: &[&str]) -> Result {
     };
     let ctx = Compiler::new(None)?.context()?;
     let call = Call { op, dtype, batch, layout: Layout::Packed, route: route.to_owned() };
-    // The first run compiles; the second is timed.
     simulate::run(&ctx, &call)?;
-    let queue = simulate::queue(&ctx)?;
-    queue.take_reports();
-    let start = Instant::now();
-    simulate::run(&ctx, &call)?;
-    let seconds = start.elapsed().as_secs_f64();
-    let reports = queue.take_reports();
-    for (kernel, report) in &reports {
-        println!("{kernel}\n{}", describe(report, batch, lines));
+    for (kernel, report) in simulate::queue(&ctx)?.take_reports() {
+        println!("{kernel}\n{}", describe(&report, batch, lines));
     }
-    let instructions: u64 = reports.iter().map(|(_, report)| report.stats.warp_instructions).sum();
-    println!("simulated at {:.1} million warp instructions a second", instructions as f64 / seconds / 1e6);
     Ok(())
 }
 
@@ -101,7 +90,9 @@ fn describe(report: &Report, batch: usize, lines: usize) -> String {
     for class in Class::ALL.into_iter().filter(|class| stats.of(*class) > 0) {
         text += &format!(" {class:?} {}", stats.of(class));
     }
-    text += "\n  issues wavefronts sectors  line\n";
+    let speed = stats.warp_instructions as f64 / report.elapsed.as_secs_f64() / 1e6;
+    text += &format!("\n  simulated at {speed:.1} million instructions a second\n");
+    text += "  issues wavefronts sectors  line\n";
     for (file, line, cost) in report.lines().into_iter().take(lines) {
         text += &format!("  {:>6} {:>10} {:>7}  {file}:{line}\n", cost.issues, cost.wavefronts, cost.sectors);
     }

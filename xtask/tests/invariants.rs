@@ -72,6 +72,7 @@ const UNSAFE: &[&str] = &[
     "crates/batchlas-kernels/src/nvrtc.rs",
     "crates/batchlas-posv/src/quench.rs",
     "crates/batchlas-potrf/src/tiny.rs",
+    "crates/batchlas-sim/src/alu/fused.rs",
     "crates/batchlas-sim/src/queue.rs",
     "crates/batchlas-sim/tests/queue.rs",
     "crates/batchlas-vendor/src/cuda/factor.rs",

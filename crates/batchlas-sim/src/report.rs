@@ -6,6 +6,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -191,6 +192,8 @@ pub struct Report {
     pub dropped: u64,
     /// What was executed.
     pub stats: Stats,
+    /// How long the simulator took.
+    pub elapsed: Duration,
     pub(crate) sites: Arc<[Site]>,
     pub(crate) costs: Vec<SiteCost>,
 }
