@@ -4,7 +4,7 @@
 //! barrier, warp synchronisation and wait for asynchronous copies of each kernel that it launched is deleted or weakened
 //! in turn, until a schedule reports a finding or the answer changes. What survives in all calls needs a reason in the
 //! catalogue. Known defects are planted in the source as well and must be seen by the corpus on the simulator: a check
-//! that cannot see them proves nothing.
+//! that cannot see them proves nothing. No kernel may leave it to the assembler whether a product and a sum are fused.
 //!
 //! Without `--all` it runs what CI has time for. Families (`potrf:tiny`) restrict it.
 
@@ -21,7 +21,9 @@ use batchlas_bench::conform::{self, Filter};
 use batchlas_bench::corpus::Corpus;
 use batchlas_bench::once::Call;
 use batchlas_kernels::headers::HEADERS;
+use batchlas_sim::lint::unfused;
 use batchlas_sim::mutate::{Mutation, Target, sites};
+use batchlas_sim::ptx::Entry;
 use batchlas_sim::{Finding, FindingKind, Module, Options, Schedule, Site};
 
 use crate::Result;
@@ -277,6 +279,9 @@ fn examine(compiler: &Arc<Compiler>, call: &Call) -> Result<Examined> {
     let mut broken = Vec::new();
     for (at, (kernel, module, entry)) in whole.kernels.iter().enumerate() {
         let text = module.entry(entry).ok_or("the module lost its entry")?;
+        if let Some(pair) = loose(module, text) {
+            return Err(pair.into());
+        }
         for target in sites(module, text).into_iter().filter(|t| relevant(t, kernel.promise.threads)) {
             let mutant = Arc::new(module.mutated(entry, &target)?);
             let mut verdict = Verdict::Survived;
@@ -423,6 +428,12 @@ fn reason(broken: &Broken) -> Option<&'static str> {
         .map(|s| s.reason)
 }
 
+/// The first multiplication and addition that the assembler may fuse or not: the simulator rounds twice there.
+fn loose(module: &Module, entry: &Entry) -> Option<String> {
+    let pair = unfused(module, entry).into_iter().next()?;
+    Some(format!("{}: {} feeds {}, and neither names a rounding", entry.name, pair.multiply, pair.add))
+}
+
 /// The synchronisations of what ships and no call launches.
 fn silent(compiler: &Compiler, launched: &BTreeSet<&'static str>) -> Result<Vec<String>> {
     let arch = ARCH.parse()?;
@@ -431,6 +442,7 @@ fn silent(compiler: &Compiler, launched: &BTreeSet<&'static str>) -> Result<Vec<
     for family in families.filter(|family| !launched.contains(family.source_name.as_str())) {
         let entries: Vec<&str> = family.kernels.iter().map(|(entry, _)| entry.as_str()).collect();
         let module = Module::parse(&compiler.ptx(&family.source_name, &family.source, &entries)?)?;
+        failures.extend(module.entries().iter().filter_map(|entry| loose(&module, entry)));
         let found =
             |entry| sites(&module, entry).into_iter().filter(|t| relevant(t, u32::MAX)).collect::<Vec<_>>();
         let sites: Vec<Target> = module.entries().iter().flat_map(found).collect();
