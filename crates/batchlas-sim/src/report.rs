@@ -105,7 +105,9 @@ pub struct Location {
 impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.buffer {
-            Some(name) => write!(f, "{} `{name}` byte {}", self.space, self.offset)?,
+            Some(name) => {
+                write!(f, "{} `{name}` byte {} (address {:#x})", self.space, self.offset, self.address)?;
+            }
             None => write!(f, "{} address {:#x}", self.space, self.address)?,
         }
         if let Some(element) = &self.element {
