@@ -1,19 +1,11 @@
 //! Data races by happens-before.
 //!
-//! Two accesses to the same bytes race when at least one writes, they are not both strong (atomic, volatile,
-//! relaxed, acquire or release), and no chain of synchronisation orders them. The edges are: program order;
-//! `bar.sync`/`barrier.sync` among the threads it collects (from `bar.arrive` to the threads that `bar.sync`);
-//! `bar.warp.sync` among the lanes of its mask; an `mbarrier` from those that arrive, and from the copies that it
-//! tracks, to those that see its phase end. Nothing else orders memory: not shuffles, votes, `mma` or
-//! converged execution, and not fences or atomics. That is stricter than the hardware in three ways: lanes that
-//! happen to run in lock step still race, release/acquire patterns through memory are not understood, and two
-//! blocks are never ordered. Launches are ordered, since a stream is.
+//! The crate's documentation says what is ordered and what is not. Here is how it is kept.
 //!
 //! Instead of a full vector clock per thread, a block counts synchronisation events. A thread's time is the
 //! event of its latest synchronisation. A barrier of the whole block raises a floor below which everything is
 //! ordered, so the common case costs one comparison; a synchronisation of a whole warp raises a floor of that warp in the
-//! same way; the matrix of what each thread knows of each other
-//! is only made when a partial synchronisation happens.
+//! same way. The matrix of what each thread knows of each other is only made when anything else synchronises.
 
 /// Threads of a warp.
 const WARP: usize = 32;
