@@ -368,8 +368,8 @@ impl Table {
     }
 
     /// The table, one line for each kernel, source line and mutation; and what survived without a reason.
-    fn lines(&self) -> (String, Vec<String>) {
-        let (mut text, mut survivors) = (String::new(), Vec::new());
+    fn lines(&self) -> (String, BTreeSet<String>) {
+        let (mut text, mut survivors) = (String::new(), BTreeSet::new());
         for (entry, (family, _)) in &self.all {
             let short = entry.replace("batchlas::", "");
             let mut groups: BTreeMap<(String, &str), Vec<String>> = BTreeMap::new();
@@ -380,7 +380,8 @@ impl Table {
                     Verdict::Survived => match reason(broken) {
                         Some(reason) => format!("SURVIVED ({reason})"),
                         None => {
-                            survivors.push(format!("{short}: {} survives", broken.target));
+                            let place = place(&broken.target.site);
+                            survivors.insert(format!("{short}: {place} survives {mutation}"));
                             "SURVIVED".into()
                         }
                     },
