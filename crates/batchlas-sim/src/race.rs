@@ -440,6 +440,9 @@ impl Shared {
     }
 
     fn conflict(&self, clocks: &Clocks, a: Access) -> Option<Rival> {
+        if self.block == a.block && self.warp == a.warp && self.time < clocks.warp_floor[a.warp as usize] {
+            return None;
+        }
         lanes(self.warp, self.lanes)
             .find(|u| self.block != a.block || a.unordered(clocks, *u, self.time).is_some())
             .map(|u| self.rival(u, false))

@@ -99,16 +99,22 @@ impl Stats {
 
     /// Counts a global access of the lanes at `addresses`, `bytes` each. Returns the sectors.
     pub(crate) fn global(&mut self, addresses: &[u64], bytes: usize, store: bool) -> u64 {
-        let mut sectors: Vec<u64> = Vec::with_capacity(addresses.len());
+        // An access is at most a sector long, so it touches two if it is misaligned.
+        let mut sectors = [0; 64];
+        let mut count = 0;
         for a in addresses {
             for sector in a / 32..=a.saturating_add(bytes as u64 - 1) / 32 {
-                if sectors.last() != Some(&sector) {
-                    sectors.push(sector);
+                if count == 0 || sectors[count - 1] != sector {
+                    sectors[count] = sector;
+                    count += 1;
                 }
             }
         }
-        sort_distinct(&mut sectors);
-        let count = sectors.len() as u64;
+        let sectors = &mut sectors[..count];
+        if !sectors.is_sorted() {
+            sectors.sort_unstable();
+        }
+        let count = sectors.chunk_by(|a, b| a == b).count() as u64;
         let (r, s) = if store {
             (&mut self.store_requests, &mut self.store_sectors)
         } else {
@@ -189,14 +195,6 @@ fn paired(lanes: &[Option<u64>; 32]) -> bool {
         })
     };
     alike(1) || alike(2)
-}
-
-/// Sorts and removes repetitions; most accesses come sorted.
-fn sort_distinct(values: &mut Vec<u64>) {
-    if !values.is_sorted() {
-        values.sort_unstable();
-    }
-    values.dedup();
 }
 
 impl fmt::Display for Stats {

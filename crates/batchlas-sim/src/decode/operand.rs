@@ -325,7 +325,8 @@ impl Decoder<'_> {
 
     /// A type that a register holds in memory, and a vector of it that exists.
     pub(super) fn check_vector(&self, ty: Type, count: usize) -> Result<(), SimError> {
-        if ty.bytes() > 8 || ty == Type::Pred || !matches!(count, 1 | 2 | 4 | 8) {
+        // No access moves more than 32 bytes a thread.
+        if ty.bytes() > 8 || ty == Type::Pred || !matches!(count, 1 | 2 | 4 | 8) || count * ty.bytes() > 32 {
             return self.fail(format!("a vector of {count} of this type"));
         }
         Ok(())
