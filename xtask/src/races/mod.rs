@@ -10,7 +10,7 @@
 
 mod catalogue;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -214,6 +214,8 @@ enum Verdict {
     Found(FindingKind),
     WrongAnswer,
     Survived,
+    /// No launch executes it.
+    Unreached,
 }
 
 /// One broken synchronisation.
@@ -244,6 +246,8 @@ struct Whole {
     bits: Vec<u8>,
     /// Kernels with their modules and entries.
     kernels: Vec<(Kernel, Arc<Module>, String)>,
+    /// For each kernel's name expression, by instruction: whether a launch executes it.
+    reached: HashMap<String, Vec<bool>>,
     /// Warp instructions after which a broken launch is given up.
     budget: u64,
 }
@@ -258,11 +262,18 @@ fn intact(compiler: &Arc<Compiler>, call: &Call) -> Result<Whole> {
         let bits = simulate::run(&ctx, call)?;
         match &whole {
             None => {
-                let most = queue.take_reports().iter().map(|(_, r)| r.stats.warp_instructions).max();
+                let (mut most, mut reached) = (0, HashMap::<String, Vec<bool>>::new());
+                for (name, report) in queue.take_reports() {
+                    most = most.max(report.stats.warp_instructions);
+                    let known = reached.entry(name).or_default();
+                    known.resize(report.sites().count(), false);
+                    let issued = report.sites().map(|(_, cost)| cost.issues > 0);
+                    known.iter_mut().zip(issued).for_each(|(known, issued)| *known |= issued);
+                }
                 let module =
                     |kernel: Kernel| queue.module(&kernel).map(|(module, entry)| (kernel, module, entry));
                 let kernels = queue.kernels().into_iter().map(module).collect::<Result<_, _>>()?;
-                whole = Some(Whole { bits, kernels, budget: 4 * most.unwrap_or(0) + 100_000 });
+                whole = Some(Whole { bits, kernels, reached, budget: 4 * most + 100_000 });
             }
             Some(whole) if whole.bits != bits => {
                 return Err(format!("the answer depends on the schedule ({schedule:?})").into());
@@ -283,9 +294,10 @@ fn examine(compiler: &Arc<Compiler>, call: &Call) -> Result<Examined> {
             return Err(pair.into());
         }
         for target in sites(module, text).into_iter().filter(|t| relevant(t, kernel.promise.threads)) {
+            let reached = whole.reached.get(&kernel.entry).is_some_and(|sites| sites[target.site.index]);
             let mutant = Arc::new(module.mutated(entry, &target)?);
-            let mut verdict = Verdict::Survived;
-            for schedule in SCHEDULES {
+            let mut verdict = if reached { Verdict::Survived } else { Verdict::Unreached };
+            for schedule in SCHEDULES.into_iter().filter(|_| reached) {
                 let ctx = compiler.context()?;
                 for (i, (kernel, module, entry)) in whole.kernels.iter().enumerate() {
                     let module = if i == at { &mutant } else { module };
@@ -377,14 +389,18 @@ impl Table {
                 let word = match &broken.verdict {
                     Verdict::Found(kind) => format!("{kind:?}"),
                     Verdict::WrongAnswer => "wrong answer".into(),
-                    Verdict::Survived => match reason(broken) {
-                        Some(reason) => format!("SURVIVED ({reason})"),
-                        None => {
-                            let place = place(&broken.target.site);
-                            survivors.insert(format!("{short}: {place} survives {mutation}"));
-                            "SURVIVED".into()
+                    Verdict::Survived | Verdict::Unreached => {
+                        let unreached = broken.verdict == Verdict::Unreached;
+                        let what = if unreached { "UNREACHED" } else { "SURVIVED" };
+                        match reason(broken) {
+                            Some(reason) => format!("{what} ({reason})"),
+                            None => {
+                                let place = place(&broken.target.site);
+                                survivors.insert(format!("{short}: {place} {what} {mutation}"));
+                                what.into()
+                            }
                         }
-                    },
+                    }
                 };
                 groups.entry((place(&broken.target.site), mutation)).or_default().push(word);
             }
