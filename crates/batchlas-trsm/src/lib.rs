@@ -11,6 +11,8 @@
 //!   items are not disturbed.
 //! * No workspace.
 
+pub mod cta;
+mod operands;
 mod problem;
 mod route;
 
