@@ -76,3 +76,28 @@ fn cta_c32_is_clean_and_right() {
 fn cta_c64_is_clean_and_right() {
     check("trsm", "cta", Dtype::C64, 2 * 9 * 33);
 }
+
+#[test]
+fn few_f32_is_clean_and_right() {
+    check("trsm", "few", Dtype::F32, 3 * 33 * 33);
+}
+
+#[test]
+fn few_f64_is_clean_and_right() {
+    check("trsm", "few", Dtype::F64, 2 * 9 * 33);
+}
+
+#[test]
+fn few_c32_is_clean_and_right() {
+    check("trsm", "few", Dtype::C32, 2 * 9 * 33);
+}
+
+#[test]
+fn few_c64_is_clean_and_right() {
+    check("trsm", "few", Dtype::C64, 2 * 9 * 33);
+}
+
+#[test]
+fn sg_left_is_clean_and_right() {
+    check("trsm", "sg_left", Dtype::C32, 2 * 9 * 33);
+}

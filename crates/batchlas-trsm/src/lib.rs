@@ -12,9 +12,11 @@
 //! * No workspace.
 
 pub mod cta;
+pub mod few;
 mod operands;
 mod problem;
 mod route;
+pub mod sg_left;
 
 pub use problem::Problem;
 pub use route::{Trsm, VOCABULARY};

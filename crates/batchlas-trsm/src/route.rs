@@ -7,15 +7,20 @@ use batchlas_core::{
 };
 use batchlas_select::{Candidate, Class, ExactField, LogField, Pin, Refusal, Selector, Spelling, Vocabulary};
 
-use crate::cta;
 use crate::problem::Problem;
+use crate::{cta, few, sg_left};
 
 const OP: &str = "trsm";
 
 /// What a triangular solve can be run by. The work grows as `n^2 q batch`, hence the weights of the key.
 pub static VOCABULARY: Vocabulary = Vocabulary {
     op: OP,
-    candidates: &[cta::CANDIDATE, Candidate { family: "vendor", class: Class::Vendor, knobs: &[] }],
+    candidates: &[
+        cta::CANDIDATE,
+        few::CANDIDATE,
+        sg_left::CANDIDATE,
+        Candidate { family: "vendor", class: Class::Vendor, knobs: &[] },
+    ],
     last_resort: &["vendor"],
     retired: &[],
     exact: &[
@@ -48,6 +53,8 @@ impl<T: Scalar> Trsm<'_, T> {
     pub fn can_run(&self, device: &Device, shape: &SolveShape, family: &Spelling) -> Result<(), Refusal> {
         match (family.family(), self.vendor) {
             ("cta", _) => cta::can_run(device, T::DTYPE, shape, family),
+            ("few", _) => few::can_run(device, T::DTYPE, shape, family),
+            ("sg_left", _) => sg_left::can_run(device, T::DTYPE, shape, family),
             ("vendor", Some(vendor)) => Ok(vendor.can_solve(device, shape)?),
             ("vendor", None) => Err("no vendor arm is wired".into()),
             (other, _) => Err(format!("trsm has no family {other}").into()),
@@ -89,6 +96,8 @@ impl<T: Scalar> PanelSolve<T> for Trsm<'_, T> {
             let family = route.choice().spelling;
             let ran = route.run(|family| match (family.family(), self.vendor) {
                 ("cta", _) => cta::run(queue, shape, alpha, a, b.rb_mut(), family),
+                ("few", _) => few::run(queue, shape, alpha, a, b.rb_mut(), family),
+                ("sg_left", _) => sg_left::run(queue, shape, alpha, a, b.rb_mut(), family),
                 ("vendor", Some(vendor)) => {
                     vendor.solve(queue, side, uplo, shape.trans, diag, alpha, a, b.rb_mut())
                 }
