@@ -203,7 +203,7 @@ pub(crate) fn aot(args: &Aot) -> Result<usize> {
             for entry in read_sweep(path)? {
                 let cell = &entry.cell;
                 for route in &entry.routes {
-                    let all = batchlas::kernels_of(&args.arch, cell.op.name(), route, cell.n)?;
+                    let all = batchlas::kernels_of(&args.arch, cell.op.name(), route, cell.n, cell.nrhs)?;
                     kernels.extend(all.into_iter().filter(|kernel| times(cell, kernel)));
                 }
             }

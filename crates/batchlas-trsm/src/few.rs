@@ -16,6 +16,9 @@ use crate::operands::{self, Case, Geometry, WARP};
 /// Largest number of right-hand sides.
 pub const MAX_Q: usize = 8;
 
+/// Numbers of right-hand sides that kernels are compiled for.
+pub const COMPILED_Q: &[usize] = &[1, 2, 4, MAX_Q];
+
 /// Largest order.
 pub const MAX_N: usize = 128;
 
@@ -84,16 +87,18 @@ fn kernel(dtype: Dtype, n: usize, case: Case, q: usize, knobs: &Knobs) -> Kernel
     }
 }
 
-/// Every kernel of a spelling for these orders: all types, cases and numbers of right-hand sides.
+/// Every kernel of a spelling for these orders and numbers of right-hand sides: all types and cases.
 pub fn kernels<'f>(
     orders: impl IntoIterator<Item = usize> + 'f,
+    right_hand_sides: &'f [usize],
     family: &'f Spelling,
 ) -> impl Iterator<Item = Kernel> + 'f {
     orders.into_iter().flat_map(move |n| {
         let knobs = Knobs::new(n, family);
-        let types = Dtype::ALL.into_iter().flat_map(|dtype| [1, 2, 4, 8].map(|q| (dtype, q)));
+        let types =
+            Dtype::ALL.into_iter().flat_map(|dtype| right_hand_sides.iter().map(move |&q| (dtype, q)));
         types
-            .filter(move |&(dtype, q)| n <= max_n(dtype, q))
+            .filter(move |&(dtype, q)| q <= MAX_Q && n <= max_n(dtype, q))
             .flat_map(move |(dtype, q)| Case::all().map(move |case| kernel(dtype, n, case, q, &knobs)))
     })
 }
@@ -173,7 +178,7 @@ mod tests {
     fn right_hand_sides_round_up_to_what_is_compiled() {
         let family = VOCABULARY.spelling("few").unwrap();
         assert_eq!([1, 2, 3, 4, 5, 8].map(compiled), [1, 2, 4, 4, 8, 8]);
-        let kernels: Vec<_> = kernels([17, 100], &family).collect();
+        let kernels: Vec<_> = kernels([17, 100], COMPILED_Q, &family).collect();
         // Order 100: f32 with one or two right-hand sides, f64 and c32 with one.
         assert_eq!(kernels.len(), 4 * 4 * 8 + 4 * 8);
         assert!(kernels[0].entry.ends_with("false, 1, 32, 4, 1>"), "{}", kernels[0].entry);

@@ -59,7 +59,7 @@ impl Context {
 }
 
 /// The kernels that calls can need on an architecture (`sm_90`), for orders of the small families in `orders` (of 1 to
-/// [`tiny::MAX_N`]), where no table and no pin gives knobs.
+/// [`tiny::MAX_N`]), where no table and no pin gives knobs; `few` for one right-hand side.
 ///
 /// # Errors
 /// None, unless a vocabulary is inconsistent, which a test excludes.
@@ -70,25 +70,25 @@ pub fn kernels(arch: &str, orders: impl IntoIterator<Item = usize>) -> Result<Ve
     let small = orders.into_iter().filter(|n| (1..=tiny::MAX_N).contains(n)).collect::<Vec<_>>();
     Ok(tiny::kernels(arch, small.iter().copied(), &family)
         .chain(cta::kernels(small.iter().copied(), &wide))
-        .chain(few::kernels(small.iter().copied(), &narrow))
+        .chain(few::kernels(small.iter().copied(), &[1], &narrow))
         .chain(batchlas_vendor::kernels())
         .chain(batchlas_posv::kernels())
         .collect())
 }
 
-/// The kernels of one pinned route of `op` at order `n` on an architecture; none for families that launch nothing of
-/// ours.
+/// The kernels of one pinned route of `op` at order `n` with `q` right-hand sides (where it has any) on an architecture;
+/// none for families that launch nothing of ours.
 ///
 /// # Errors
 /// The route is not a spelling of the operation.
-pub fn kernels_of(arch: &str, op: &str, route: &str, n: usize) -> Result<Vec<Kernel>> {
+pub fn kernels_of(arch: &str, op: &str, route: &str, n: usize, q: usize) -> Result<Vec<Kernel>> {
     let vocabulary = crate::VOCABULARIES.iter().find(|v| v.op == op);
     let vocabulary = vocabulary.ok_or_else(|| Error::Internal(format!("there is no operation {op}")))?;
     let family = vocabulary.spelling(route)?;
     Ok(match (op, family.family()) {
         ("potrf", "tiny") => tiny::kernels(arch, [n], &family).collect(),
         ("trsm", "cta") => cta::kernels([n], &family).collect(),
-        ("trsm", "few") => few::kernels([n], &family).collect(),
+        ("trsm", "few") => few::kernels([n], &[q], &family).collect(),
         ("trsm", "sg_left") => sg_left::kernels([n], &family).collect(),
         _ => Vec::new(),
     })
