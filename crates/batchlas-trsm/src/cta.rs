@@ -80,7 +80,7 @@ impl Knobs {
 
     /// Bytes of shared memory of one work-group.
     fn shared(&self, dtype: Dtype, n: usize) -> usize {
-        let quanta = n * (n * dtype.bytes()).div_ceil(16) | usize::from(self.lanes < WARP);
+        let quanta = (n * (n * dtype.bytes()).div_ceil(16)) | usize::from(self.lanes < WARP);
         self.groups() as usize * quanta * 16
     }
 }
