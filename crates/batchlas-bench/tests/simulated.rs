@@ -6,7 +6,7 @@
 use std::cmp::Ordering;
 
 use batchlas::{Context, Dtype, Element, Environment, Error, TrsmOptions};
-use batchlas_bench::conform::{Filter, run};
+use batchlas_bench::conform::{Filter, Report, run};
 use batchlas_bench::corpus::Corpus;
 use batchlas_core::{Kernel, KernelSource, QueueError};
 use batchlas_kernels::Arch;
@@ -25,17 +25,31 @@ fn compile(kernel: &Kernel) -> Result<Compiled, QueueError> {
     Ok(Compiled { entry: ptx.lowered[0].clone(), ptx: ptx.text })
 }
 
-/// Runs a family of an operation on the corpus up to a size, which is what bounds the orders.
-fn check(op: &str, family: &str, dtype: Dtype, max_elements: usize) {
+/// A context on a simulated device whose kernels are compiled from a text that `edit` has changed.
+fn edited(edit: impl Fn(&str) -> String + Send + Sync + 'static) -> Context {
+    let compile = move |kernel: &Kernel| -> Result<Compiled, QueueError> {
+        let text: &'static str = edit(kernel.source.text).leak();
+        let source: &'static KernelSource =
+            Box::leak(Box::new(KernelSource { name: kernel.source.name, text }));
+        compile(&Kernel { source, ..kernel.clone() })
+    };
     let queue = SimQueue::new(ARCH, DeviceConfig::default(), compile);
-    let ctx = Context::on(Box::new(queue), Environment::default()).expect("a context");
+    Context::on(Box::new(queue), Environment::default()).expect("a context")
+}
+
+/// Runs a family of an operation on the corpus up to a size, which is what bounds the orders.
+fn conform(ctx: &Context, op: &str, family: &str, dtype: Dtype, max_elements: usize) -> Report {
     let filter = Filter {
         ops: vec![op.into()],
         families: vec![family.into()],
         dtypes: vec![dtype],
         max_elements: Some(max_elements),
     };
-    let report = run(&ctx, &Corpus::committed().expect("a well-formed corpus"), &filter).expect("a run");
+    run(ctx, &Corpus::committed().expect("a well-formed corpus"), &filter).expect("a run")
+}
+
+fn check(op: &str, family: &str, dtype: Dtype, max_elements: usize) {
+    let report = conform(&edited(str::to_owned), op, family, dtype, max_elements);
     assert!(report.ok(), "{report}");
     assert!(report.lines.iter().all(|line| line.ran > 60), "{report}");
 }
@@ -115,16 +129,26 @@ fn every_trsm_family_is_clean_and_right_to_its_last_order() {
     }
 }
 
-/// A context on a simulated device whose kernels are compiled from a text that `edit` has changed.
-fn edited(edit: impl Fn(&str) -> String + Send + Sync + 'static) -> Context {
-    let compile = move |kernel: &Kernel| -> Result<Compiled, QueueError> {
-        let text: &'static str = edit(kernel.source.text).leak();
-        let source: &'static KernelSource =
-            Box::leak(Box::new(KernelSource { name: kernel.source.name, text }));
-        compile(&Kernel { source, ..kernel.clone() })
-    };
-    let queue = SimQueue::new(ARCH, DeviceConfig::default(), compile);
-    Context::on(Box::new(queue), Environment::default()).expect("a context")
+/// The corpus sees each of these breaks: the direction of the elimination, conjugation, alpha, ragged right-hand sides.
+#[test]
+fn broken_solves_are_seen() {
+    let direction = ("(U == Uplo::Lower) != Transposed", "(U == Uplo::Lower) == Transposed");
+    for (family, (sound, broken)) in [
+        ("cta", direction),
+        ("few", direction),
+        ("cta", ("x[i][c] = conj_if(conjugate, x[i][c]);", "")),
+        ("cta", ("if (args.flags & ALPHA_ZERO)", "if (false)")),
+        ("few", ("live && !(args.flags & ALPHA_ZERO)", "live")),
+        ("cta", ("live ? args.q : 0", "live ? args.q + 1 : 0")),
+        ("few", ("within && s < args.q, out", "within, out")),
+    ] {
+        let ctx = edited(move |text| {
+            assert!(text.contains(sound), "{sound}");
+            text.replace(sound, broken)
+        });
+        let report = conform(&ctx, "trsm", family, Dtype::C32, 3 * 3 * 4);
+        assert!(!report.ok(), "{family} with `{broken}` for `{sound}`:\n{report}");
+    }
 }
 
 /// Solves `batch` systems `A X = B` in place, all A in one array.
