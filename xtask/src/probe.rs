@@ -10,6 +10,8 @@ use batchlas_kernels::Arch;
 use batchlas_kernels::nvrtc::Nvrtc;
 use batchlas_kernels::probe::{self, DEFAULT_ARCHS, Family};
 use batchlas_potrf::tiny;
+use batchlas_select::Spelling;
+use batchlas_trsm::{cta, few, sg_left};
 
 use crate::Result;
 
@@ -23,7 +25,8 @@ pub(crate) enum Scope {
 }
 
 /// What each crate ships, by architecture.
-pub(crate) const CATALOGUES: &[fn(Arch, Scope) -> Vec<Family>] = &[potrf_tiny, staging, quench];
+pub(crate) const CATALOGUES: &[fn(Arch, Scope) -> Vec<Family>] =
+    &[potrf_tiny, trsm_cta, trsm_few, trsm_sg_left, staging, quench];
 
 /// Every order on the architecture that is measured, the edges of the family on the others.
 fn potrf_tiny(arch: Arch, scope: Scope) -> Vec<Family> {
@@ -37,6 +40,42 @@ fn potrf_tiny(arch: Arch, scope: Scope) -> Vec<Family> {
     let kernels =
         spelling.flat_map(|family| tiny::kernels(&name, orders.clone(), &family).collect::<Vec<_>>());
     family("batchlas-potrf", "tiny", kernels)
+}
+
+/// The edges of the family, and on the architecture that is measured more of them.
+fn trsm_cta(arch: Arch, scope: Scope) -> Vec<Family> {
+    let orders: Vec<usize> = match scope {
+        Scope::All => (1..=cta::MAX_N).collect(),
+        Scope::Subset if arch.to_string() == "sm_90" => vec![8, cta::MAX_N],
+        Scope::Subset => vec![17],
+    };
+    let kernels = spelled("cta").flat_map(|family| cta::kernels(orders.clone(), &family).collect::<Vec<_>>());
+    family("batchlas-trsm", "cta", kernels)
+}
+
+/// Every order up to a warp's and some beyond; without `--all` one of each kind.
+fn trsm_few(arch: Arch, scope: Scope) -> Vec<Family> {
+    let (orders, right_hand_sides): (Vec<usize>, &[usize]) = match scope {
+        Scope::All => ((1..=32).chain([33, 48, 64, 100, few::MAX_N]).collect(), few::COMPILED_Q),
+        Scope::Subset if arch.to_string() == "sm_90" => (vec![17], &[1]),
+        Scope::Subset => (Vec::new(), &[]),
+    };
+    let kernels = spelled("few")
+        .flat_map(|family| few::kernels(orders.clone(), right_hand_sides, &family).collect::<Vec<_>>());
+    family("batchlas-trsm", "few", kernels)
+}
+
+/// All of them are kernels of `cta`, whose edges are probed.
+fn trsm_sg_left(_: Arch, scope: Scope) -> Vec<Family> {
+    let orders = if scope == Scope::All { 1..=cta::MAX_N } else { 1..=0 };
+    let kernels =
+        spelled("sg_left").flat_map(|family| sg_left::kernels(orders.clone(), &family).collect::<Vec<_>>());
+    family("batchlas-trsm", "sg_left", kernels)
+}
+
+/// A spelling of `trsm`; that defaults are in the vocabulary is tested by batchlas-trsm.
+fn spelled(family: &str) -> impl Iterator<Item = Spelling> {
+    batchlas_trsm::VOCABULARY.spelling(family).into_iter()
 }
 
 fn staging(_: Arch, _: Scope) -> Vec<Family> {

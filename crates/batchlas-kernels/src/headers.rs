@@ -25,8 +25,12 @@ pub const HEADERS: &[Header<'static>] = embed![
     "batchlas/memory.cuh",
     "batchlas/partition.cuh",
     "batchlas/scalar.cuh",
+    "batchlas/solve.cuh",
+    "batchlas/substitution.cuh",
     "batchlas/tile.cuh",
+    "batchlas/triangle.cuh",
     "batchlas/unroll.cuh",
+    "batchlas/uplo.cuh",
 ];
 
 #[cfg(test)]

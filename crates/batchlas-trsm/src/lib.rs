@@ -11,8 +11,12 @@
 //!   items are not disturbed.
 //! * No workspace.
 
+pub mod cta;
+pub mod few;
+mod operands;
 mod problem;
 mod route;
+pub mod sg_left;
 
 pub use problem::Problem;
 pub use route::{Trsm, VOCABULARY};
