@@ -25,8 +25,10 @@ pub const HEADERS: &[Header<'static>] = embed![
     "batchlas/memory.cuh",
     "batchlas/partition.cuh",
     "batchlas/scalar.cuh",
+    "batchlas/shared.cuh",
     "batchlas/tile.cuh",
     "batchlas/unroll.cuh",
+    "batchlas/uplo.cuh",
 ];
 
 #[cfg(test)]

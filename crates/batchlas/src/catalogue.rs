@@ -1,8 +1,9 @@
 //! Every device kernel that ships: for ahead-of-time bundles, and for warming up before the first call.
 
-use batchlas_core::{Dtype, Error, Kernel, Result, Uplo};
+use batchlas_core::{Device, Dtype, Error, Kernel, Result, Uplo};
+use batchlas_kernels::Arch;
 use batchlas_kernels::cuda::{CudaQueue, Graph};
-use batchlas_potrf::{Problem, tiny};
+use batchlas_potrf::{Problem, lpanel, tiny};
 use num_complex::Complex;
 
 use crate::context::Context;
@@ -82,6 +83,13 @@ pub fn kernels_of(arch: &str, op: &str, route: &str, n: usize) -> Result<Vec<Ker
     let family = vocabulary.spelling(route)?;
     Ok(match (op, family.family()) {
         ("potrf", "tiny") => tiny::kernels(arch, [n], &family).collect(),
+        ("potrf", "lpanel") => lpanel::kernels(&device(arch)?, [n], &family).collect(),
         _ => Vec::new(),
     })
+}
+
+/// A device of an architecture, where there is none.
+fn device(arch: &str) -> Result<Device> {
+    let known = arch.parse::<Arch>().ok().and_then(Arch::device);
+    known.ok_or_else(|| Error::Internal(format!("nothing is known of a device of architecture {arch}")))
 }

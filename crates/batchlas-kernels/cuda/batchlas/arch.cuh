@@ -40,6 +40,13 @@ BATCHLAS_DEVICE double shuffle_xor(double value, int mask) { return __shfl_xor_s
 BATCHLAS_DEVICE int renamed(int value) { return __shfl_sync(0xffffffffu, value, lane()); }
 BATCHLAS_DEVICE u64 renamed(u64 value) { return __shfl_sync(0xffffffffu, value, lane()); }
 
+/// `address` + `step`, as one addition that the compiler does not fold into others: a walk along a matrix keeps one running address instead of every
+/// multiple of the step.
+BATCHLAS_DEVICE u64 advance(u64 address, u64 step) {
+  asm volatile("add.u64 %0, %0, %1;" : "+l"(address) : "l"(step));
+  return address;
+}
+
 // Arithmetic, rounded to nearest even.
 
 BATCHLAS_DEVICE float fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
