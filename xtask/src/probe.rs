@@ -23,7 +23,8 @@ pub(crate) enum Scope {
 }
 
 /// What each crate ships, by architecture.
-const CATALOGUES: &[fn(Arch, Scope) -> Vec<Family>] = &[potrf_tiny, potrf_lpanel, staging, quench];
+const CATALOGUES: &[fn(Arch, Scope) -> Vec<Family>] =
+    &[potrf_tiny, potrf_lpanel, potri, logdet, staging, quench];
 
 /// Every order on the architecture that is measured, the edges of the family on the others.
 fn potrf_tiny(arch: Arch, scope: Scope) -> Vec<Family> {
@@ -60,6 +61,16 @@ fn potrf_lpanel(arch: Arch, scope: Scope) -> Vec<Family> {
         }
     }
     family("batchlas-potrf", "lpanel", kernels)
+}
+
+fn potri(arch: Arch, scope: Scope) -> Vec<Family> {
+    let kernels: Vec<Kernel> = arch.device().iter().flat_map(batchlas_potrf::potri::kernels).collect();
+    let every = if scope == Scope::All || arch.to_string() == "sm_90" { 1 } else { 6 };
+    family("batchlas-potrf", "potri", kernels.into_iter().step_by(every))
+}
+
+fn logdet(_: Arch, _: Scope) -> Vec<Family> {
+    family("batchlas-potrf", "logdet", batchlas_potrf::logdet::kernels().step_by(4))
 }
 
 fn staging(_: Arch, _: Scope) -> Vec<Family> {

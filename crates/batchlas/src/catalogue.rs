@@ -3,7 +3,7 @@
 use batchlas_core::{Device, Dtype, Error, Kernel, Result, Uplo};
 use batchlas_kernels::Arch;
 use batchlas_kernels::cuda::{CudaQueue, Graph};
-use batchlas_potrf::{Problem, lpanel, tiny};
+use batchlas_potrf::{Problem, logdet, lpanel, potri, tiny};
 use num_complex::Complex;
 
 use crate::context::Context;
@@ -66,7 +66,10 @@ impl Context {
 pub fn kernels(arch: &str, orders: impl IntoIterator<Item = usize>) -> Result<Vec<Kernel>> {
     let family = batchlas_potrf::VOCABULARY.spelling("tiny")?;
     let small = orders.into_iter().filter(|n| (1..=tiny::MAX_N).contains(n)).collect::<Vec<_>>();
+    let device = device(arch)?;
     Ok(tiny::kernels(arch, small, &family)
+        .chain(potri::kernels(&device))
+        .chain(logdet::kernels())
         .chain(batchlas_vendor::kernels())
         .chain(batchlas_posv::kernels())
         .collect())

@@ -54,6 +54,12 @@ BATCHLAS_DEVICE double fma(double a, double b, double c) { return __fma_rn(a, b,
 BATCHLAS_DEVICE float mul(float a, float b) { return __fmul_rn(a, b); }
 BATCHLAS_DEVICE double mul(double a, double b) { return __dmul_rn(a, b); }
 
+BATCHLAS_DEVICE float reciprocal(float x) { return __frcp_rn(x); }
+BATCHLAS_DEVICE double reciprocal(double x) { return __drcp_rn(x); }
+/// The natural logarithm, to 1 ulp.
+BATCHLAS_DEVICE double log(double x) { return ::log(x); }
+BATCHLAS_DEVICE double nan() { return __longlong_as_double(0x7ff8000000000000ll); }
+
 /// 1 / sqrt(x) with a relative error of 2^-22 (f32) or about 2^-20 (f64); `x` positive, normal and finite.
 BATCHLAS_DEVICE float rsqrt_approx(float x) {
   float y;
