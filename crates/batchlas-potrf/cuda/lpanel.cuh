@@ -10,6 +10,8 @@
 // work-group meet at it equally often. A failed item is finished by value selection, as in family `tiny`, whose bits this kernel reproduces: every
 // element sees the same operations in the same order, whatever the panel, the layout or the triangle. The state of a failed item is therefore also the
 // same: columns 1 .. k-1 of the factor of its leading minor, and zeros from column k on (or NaN where the trailing matrix was not finite).
+//
+// MinBlocks: work-groups per multiprocessor that the register allocation must allow; 0 leaves it to the compiler.
 #pragma once
 #include <batchlas/memory.cuh>
 #include <batchlas/shared.cuh>

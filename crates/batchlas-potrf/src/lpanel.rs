@@ -78,16 +78,17 @@ fn launch(device: &Device, dtype: Dtype, n: usize, family: &Spelling) -> Result<
     })
 }
 
-/// Work-groups per multiprocessor that the compiler is told to allow, or 0 to let it choose. It chooses well, except that
-/// between these sizes it may spill a few bytes in order to fit one work-group more.
+/// Work-groups per multiprocessor that the register allocation must allow: as many as fit at the registers per thread that
+/// never make the compiler spill. Where not even one fits with these, 0: the compiler then finds the fewest by itself,
+/// which elsewhere it would trade for a few spilled bytes and one work-group more.
 fn min_blocks(dtype: Dtype, panel: usize, threads: usize) -> u32 {
     let registers = match (dtype, panel) {
-        (Dtype::F32, 16) => 80,
+        (Dtype::F32, 16) => 88,
         (Dtype::F32, _) => 56,
         (Dtype::F64 | Dtype::C32, _) => 80,
-        (Dtype::C64, _) => 112,
+        (Dtype::C64, _) => 128,
     };
-    if (449..=672).contains(&threads) { blocks_per_sm(threads, registers).max(1) as u32 } else { 0 }
+    blocks_per_sm(threads, registers) as u32
 }
 
 /// The kernel of one type, triangle and launch. `table`: a pointer-array batch.
@@ -121,7 +122,7 @@ pub fn layouts(
     n: usize,
     uplo: Uplo,
     family: &Spelling,
-) -> impl Iterator<Item = Kernel> {
+) -> impl Iterator<Item = Kernel> + use<> {
     let geometry = launch(device, dtype, n, family).ok();
     let family = *family;
     geometry
@@ -191,4 +192,78 @@ pub(crate) fn run<T: Scalar>(
     // that are exclusively borrowed for work on this queue.
     unsafe { queue.launch(&launch)? };
     Ok(Ran::leaf("potrf", family.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::VOCABULARY;
+    use batchlas_core::Place;
+
+    /// The device whose ceilings the reference prints.
+    fn reference() -> Device {
+        Device {
+            place: Place::Simulated(0),
+            arch: "sm_89".into(),
+            max_work_group: 1024,
+            has_sg32: true,
+            slm_budget: 97_280,
+            ..Device::cpu(1)
+        }
+    }
+
+    fn family(text: &str) -> Spelling {
+        VOCABULARY.spelling(text).unwrap()
+    }
+
+    #[test]
+    fn ceilings_are_those_of_the_budget() {
+        let device = reference();
+        let of = |text, device: &Device| Dtype::ALL.map(|dtype| max_n(device, dtype, &family(text)));
+        assert_eq!(of("lpanel:panel=8", &device), [744, 368, 368, 180].map(Some));
+        assert_eq!(of("lpanel:panel=16", &device), [Some(360), None, None, None]);
+        let h200 = Device { slm_budget: 228_352, ..device };
+        assert_eq!(of("lpanel:panel=8", &h200), [1024, 880, 880, 436].map(Some));
+        assert_eq!(of("lpanel:panel=16", &h200), [Some(872), None, None, None]);
+    }
+
+    #[test]
+    fn what_can_run_is_what_the_launch_takes() {
+        let device = reference();
+        for (text, dtype) in [("lpanel:panel=8", Dtype::C64), ("lpanel:panel=16", Dtype::F32)] {
+            let family = family(text);
+            let most = max_n(&device, dtype, &family).unwrap();
+            for n in 1..=most + 1 {
+                let shape = FactorShape { uplo: Uplo::Upper, n, batch: 1 };
+                assert_eq!(can_run(&device, dtype, &shape, &family).is_ok(), n <= most, "{text} n = {n}");
+                let Ok(geometry) = launch(&device, dtype, n, &family) else { continue };
+                let promise = kernel(dtype, Uplo::Upper, true, &family, &geometry).promise;
+                assert!(geometry.lanes >= n && promise.threads as usize == geometry.work_group());
+                assert!(geometry.bytes <= promise.max_dynamic_shared as usize, "{text} n = {n}");
+            }
+        }
+        let shape = FactorShape { uplo: Uplo::Lower, n: 4, batch: 1 };
+        assert!(can_run(&Device::cpu(1), Dtype::F32, &shape, &family("lpanel:panel=8")).is_err());
+        let wide = Device { has_sg32: false, ..reference() };
+        assert!(can_run(&wide, Dtype::F32, &shape, &family("lpanel:panel=8")).is_err());
+    }
+
+    #[test]
+    fn the_entry_names_every_template_parameter() {
+        let mut all = layouts(&reference(), Dtype::F32, 64, Uplo::Upper, &family("lpanel:panel=16"));
+        assert_eq!(
+            all.nth(1).unwrap().entry,
+            "batchlas::potrf_lpanel<batchlas::f32, 16, batchlas::Uplo::Upper, batchlas::Layout::Pointers, 64, 2, 5>"
+        );
+        assert_eq!(layouts(&reference(), Dtype::F64, 64, Uplo::Upper, &family("lpanel:panel=16")).count(), 0);
+    }
+
+    #[test]
+    fn retired_spellings_name_this_family() {
+        for alias in ["lpanel", "native:lpanel"] {
+            let message = VOCABULARY.spelling(alias).unwrap_err().to_string();
+            assert!(message.contains("lpanel:panel=8"), "{message}");
+        }
+        VOCABULARY.check().unwrap();
+    }
 }
