@@ -5,7 +5,7 @@ use batchlas_bench::exact::Sum;
 use batchlas_bench::matrices::{Random, Square, definite};
 use batchlas_bench::operands::{Layout, Store};
 use batchlas_bench::verify::{in_triangle, statuses, untouched};
-use batchlas_core::{Kernel, QueueError};
+use batchlas_core::{Kernel, KernelSource, QueueError};
 use batchlas_kernels::Arch;
 use batchlas_kernels::nvrtc::{Job, Nvrtc};
 use batchlas_sim::{Compiled, DeviceConfig, SimQueue};
@@ -15,21 +15,31 @@ const ARCH: &str = "sm_90";
 /// Bound of `||I - A X|| / (||A|| ||X|| n eps)`: two factors of the factorisation's own, and a condition number of O(10).
 const BOUND: f64 = 20.0;
 
-fn compile(kernel: &Kernel) -> Result<Compiled, QueueError> {
+/// A change of the kernels' text: every occurrence of the first becomes the second.
+type Plant = (&'static str, &'static str);
+
+fn compile(kernel: &Kernel, (from, to): Plant) -> Result<Compiled, QueueError> {
     let failed =
         |error| QueueError::runtime("compiling for the simulator (`cargo xtask setup` fetches NVRTC)", error);
+    let text = kernel.source.text.replace(from, to).leak();
+    let source = Box::leak(Box::new(KernelSource { name: kernel.source.name, text }));
+    let kernel = Kernel { source, ..kernel.clone() };
     let arch: Arch = ARCH.parse().map_err(failed)?;
     let entry = [kernel.entry.as_str()];
-    let ptx = Nvrtc::load().and_then(|nvrtc| nvrtc.ptx(&Job::of(kernel, &entry, arch))).map_err(failed)?;
+    let ptx = Nvrtc::load().and_then(|nvrtc| nvrtc.ptx(&Job::of(&kernel, &entry, arch))).map_err(failed)?;
     Ok(Compiled { entry: ptx.lowered[0].clone(), ptx: ptx.text })
 }
 
-fn simulated() -> Context {
-    let queue = SimQueue::new(ARCH, DeviceConfig::default(), compile);
+fn planted(plant: Plant) -> Context {
+    let queue = SimQueue::new(ARCH, DeviceConfig::default(), move |kernel| compile(kernel, plant));
     Context::on(Box::new(queue), Environment::default()).expect("a context")
 }
 
-/// A batch of definite matrices in one triangle; everything else is `poison`. Item 1 fails at its last pivot.
+fn simulated() -> Context {
+    planted(("#pragma once", "#pragma once"))
+}
+
+/// A batch of matrices in one triangle; everything else is `poison`.
 fn store<T: Element>(layout: Layout, uplo: Uplo, matrices: &[Square<T>], poison: T) -> Store<T> {
     let n = matrices[0].n;
     let mut a = Store::new(layout, n, n, matrices.len(), poison);
@@ -123,6 +133,27 @@ fn a_cpu_inverts() {
 #[test]
 fn the_simulated_device_inverts() {
     all(&simulated(), &[1, 5, 33]);
+}
+
+/// Each change of a kernel is seen by the check of one order; 40 is more than a warp.
+#[test]
+fn broken_guards_are_seen() {
+    const PLANTS: &[Plant] = &[
+        ("arch::sync_block();", ""),
+        ("inverse(k, j), inverse(k, i))", "inverse(k, j), conj(inverse(k, i)))"),
+        ("store(info == 0,", "store(true,"),
+        ("from_real<T>(real_part(element))", "scale(element, R(1.0625))"),
+        ("if (i >= j) {", "{"),
+        ("first <= n ? arch::nan() : 2 * sum", "2 * sum"),
+        ("arch::shuffle_xor(sum, mask)", "sum"),
+        ("item + i * args.step_bytes", "item"),
+    ];
+    for &plant in PLANTS {
+        let broken = std::panic::catch_unwind(|| {
+            check::<Complex<f32>, f32>(&planted(plant), 40, Uplo::Upper, Layout::Padded);
+        });
+        assert!(broken.is_err(), "{plant:?} stays green");
+    }
 }
 
 #[test]
