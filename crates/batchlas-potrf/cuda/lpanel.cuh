@@ -48,7 +48,8 @@ __global__ void __launch_bounds__(Lanes *Matrices, MinBlocks) potrf_lpanel(const
   const int thread = arch::warp() * arch::WARP + arch::lane();
   const int slot = thread / Lanes, row = thread % Lanes;
   const u64 matrix = arch::block() * Matrices + slot;
-  const bool live = matrix < args.batch;
+  // A work-group of one matrix has no slot without an item.
+  const bool live = Matrices == 1 || matrix < args.batch;
   const bool exists = row < n;
   T *const block = dynamic_shared<T>() + slot * (n * NB + NB * NB);
   T *const panel = block + NB * NB;

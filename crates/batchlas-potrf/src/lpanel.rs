@@ -85,7 +85,8 @@ fn min_blocks(dtype: Dtype, panel: usize, threads: usize) -> u32 {
     let registers = match (dtype, panel) {
         (Dtype::F32, 16) => 88,
         (Dtype::F32, _) => 56,
-        (Dtype::F64 | Dtype::C32, _) => 80,
+        (Dtype::F64, _) => 88,
+        (Dtype::C32, _) => 80,
         (Dtype::C64, _) => 128,
     };
     blocks_per_sm(threads, registers) as u32
