@@ -80,18 +80,18 @@ fn check<T: Element + Scalar<Real = R>, R: Element>(ctx: &Context, n: usize, upl
     let source = store(layout, uplo, &matrices, T::from_parts(-999.0, 777.0));
     let expected = |b: usize| if b == 1 { n as i32 } else { 0 };
 
-    let mut a = source.upload(ctx).unwrap();
+    let mut a = source.upload(ctx).expect("a valid call");
     let options = PotrfOptions { uplo, ..PotrfOptions::default() };
-    let info = a.with_mut(ctx, |a| ctx.potrf(a, &options)?.wait()).unwrap();
+    let info = a.with_mut(ctx, |a| ctx.potrf(a, &options)?.wait()).expect("a valid call");
     statuses(info.as_slice(), expected).unwrap_or_else(|why| panic!("potrf {what}: {why}"));
-    let factors = a.download(ctx).unwrap();
+    let factors = a.download(ctx).expect("a valid call");
 
     let results = Store::new(layout, 1, 1, BATCH, R::from_parts(-7.0, 0.0));
-    let mut out = results.upload(ctx).unwrap();
-    let info = a.with(ctx, |a| out.with_mut(ctx, |out| ctx.logdet(a, out)?.wait())).unwrap();
+    let mut out = results.upload(ctx).expect("a valid call");
+    let info = a.with(ctx, |a| out.with_mut(ctx, |out| ctx.logdet(a, out)?.wait())).expect("a valid call");
     statuses(info.as_slice(), expected).unwrap_or_else(|why| panic!("logdet {what}: {why}"));
-    let found = out.download(ctx).unwrap();
-    untouched("results", &results, &found, |_, _, _| true).unwrap();
+    let found = out.download(ctx).expect("a valid call");
+    untouched("results", &results, &found, |_, _, _| true).expect("a valid call");
     for b in 0..BATCH {
         let result = found.at(b, 0, 0).widen().re;
         let exact = 2.0 * (0..n).map(|i| factors.at(b, i, i).widen().re.ln()).sum::<f64>();
@@ -100,9 +100,9 @@ fn check<T: Element + Scalar<Real = R>, R: Element>(ctx: &Context, n: usize, upl
     }
 
     let options = PotriOptions { uplo };
-    let info = a.with_mut(ctx, |a| ctx.potri(a, &options)?.wait()).unwrap();
+    let info = a.with_mut(ctx, |a| ctx.potri(a, &options)?.wait()).expect("a valid call");
     statuses(info.as_slice(), expected).unwrap_or_else(|why| panic!("potri {what}: {why}"));
-    let inverse = a.download(ctx).unwrap();
+    let inverse = a.download(ctx).expect("a valid call");
     untouched("A", &factors, &inverse, |b, i, j| b != 1 && in_triangle(uplo, i, j))
         .unwrap_or_else(|why| panic!("potri {what}: {why}"));
     for b in [0, 2] {
@@ -159,22 +159,34 @@ fn broken_guards_are_seen() {
 #[test]
 fn nothing_and_too_much() {
     for ctx in [Context::cpu(1).expect("a thread"), simulated()] {
-        let mut a = ctx.upload(&[0f32; 4]).unwrap();
-        let mut out = ctx.upload(&[0f32; 5]).unwrap();
-        let empty = a.view_mut(0, 0, 1, 0, 5).unwrap();
-        assert!(ctx.potri(empty, &PotriOptions::default()).unwrap().wait().unwrap().ok());
-        let logs = ctx.logdet(a.view(0, 0, 1, 0, 5).unwrap(), out.view_mut(1, 1, 1, 1, 5).unwrap());
-        assert!(logs.unwrap().wait().unwrap().ok());
-        assert_eq!(ctx.download(&out).unwrap(), [0.0; 5], "the determinant of nothing is 1");
-        let wide = a.view_mut(1, 2, 1, 2, 2).unwrap();
+        let mut a = ctx.upload(&[0f32; 4]).expect("a valid call");
+        let mut out = ctx.upload(&[0f32; 5]).expect("a valid call");
+        let empty = a.view_mut(0, 0, 1, 0, 5).expect("a valid call");
+        assert!(
+            ctx.potri(empty, &PotriOptions::default())
+                .expect("a valid call")
+                .wait()
+                .expect("a valid call")
+                .ok()
+        );
+        let logs = ctx.logdet(
+            a.view(0, 0, 1, 0, 5).expect("a valid call"),
+            out.view_mut(1, 1, 1, 1, 5).expect("a valid call"),
+        );
+        assert!(logs.expect("a valid call").wait().expect("a valid call").ok());
+        assert_eq!(ctx.download(&out).expect("a valid call"), [0.0; 5], "the determinant of nothing is 1");
+        let wide = a.view_mut(1, 2, 1, 2, 2).expect("a valid call");
         assert!(ctx.potri(wide, &PotriOptions::default()).unwrap_err().to_string().contains("square"));
-        let few = ctx.logdet(a.view(1, 1, 1, 1, 4).unwrap(), out.view_mut(1, 1, 1, 1, 5).unwrap());
+        let few = ctx.logdet(
+            a.view(1, 1, 1, 1, 4).expect("a valid call"),
+            out.view_mut(1, 1, 1, 1, 5).expect("a valid call"),
+        );
         assert!(few.unwrap_err().to_string().contains("batch"));
         assert_eq!(batchlas_potrf::potri::max_n(ctx.device(), Dtype::F32).is_some(), ctx.device().is_gpu());
     }
     let ctx = simulated();
-    let mut a = ctx.upload(&vec![0f64; 200 * 200]).unwrap();
-    let large = a.view_mut(200, 200, 200, 200 * 200, 1).unwrap();
+    let mut a = ctx.upload(&vec![0f64; 200 * 200]).expect("a valid call");
+    let large = a.view_mut(200, 200, 200, 200 * 200, 1).expect("a valid call");
     let message = ctx.potri(large, &PotriOptions::default()).unwrap_err().to_string();
     assert!(message.contains("n = 200") && message.contains("f64 to n = 1"), "{message}");
 }

@@ -175,11 +175,11 @@ fn the_bits_are_those_of_tiny() {
         let ctx = context(&[]);
         let one = definite::<T>(n, &mut Random::new(32, n)).data;
         let run = |route: &str| -> Vec<T> {
-            let mut a: Buffer<T> = ctx.upload(&one).unwrap();
+            let mut a: Buffer<T> = ctx.upload(&one).expect("a valid call");
             let options = PotrfOptions { uplo, route: Some(route.into()) };
-            let view = a.view_mut(n, n, n, n * n, 1).unwrap();
-            assert!(ctx.potrf(view, &options).unwrap().wait().unwrap().ok());
-            ctx.download(&a).unwrap()
+            let view = a.view_mut(n, n, n, n * n, 1).expect("a valid call");
+            assert!(ctx.potrf(view, &options).expect("a valid call").wait().expect("a valid call").ok());
+            ctx.download(&a).expect("a valid call")
         };
         assert!(run("tiny") == run("lpanel:panel=8"), "{} {uplo} n = {n}", T::DTYPE);
     }
