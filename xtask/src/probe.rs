@@ -5,11 +5,11 @@
 
 use std::thread;
 
-use batchlas_core::Kernel;
+use batchlas_core::{Dtype, Kernel, Uplo};
 use batchlas_kernels::Arch;
 use batchlas_kernels::nvrtc::Nvrtc;
 use batchlas_kernels::probe::{self, DEFAULT_ARCHS, Family};
-use batchlas_potrf::tiny;
+use batchlas_potrf::{lpanel, tiny};
 use batchlas_select::Spelling;
 use batchlas_trsm::{cta, few, sg_left};
 
@@ -26,7 +26,7 @@ pub(crate) enum Scope {
 
 /// What each crate ships, by architecture.
 pub(crate) const CATALOGUES: &[fn(Arch, Scope) -> Vec<Family>] =
-    &[potrf_tiny, trsm_cta, trsm_few, trsm_sg_left, staging, quench];
+    &[potrf_tiny, potrf_lpanel, potri, logdet, trsm_cta, trsm_few, trsm_sg_left, staging, quench];
 
 /// Every order on the architecture that is measured, the edges of the family on the others.
 fn potrf_tiny(arch: Arch, scope: Scope) -> Vec<Family> {
@@ -40,6 +40,39 @@ fn potrf_tiny(arch: Arch, scope: Scope) -> Vec<Family> {
     let kernels =
         spelling.flat_map(|family| tiny::kernels(&name, orders.clone(), &family).collect::<Vec<_>>());
     family("batchlas-potrf", "tiny", kernels)
+}
+
+/// One order per number of warps, which is what a kernel is compiled for; in CI two warps, and the most, where registers
+/// are scarcest.
+fn potrf_lpanel(arch: Arch, scope: Scope) -> Vec<Family> {
+    let Some(device) = arch.device() else { return Vec::new() };
+    let mut kernels = Vec::new();
+    for family in ["lpanel:panel=8", "lpanel:panel=16"].map(|text| batchlas_potrf::VOCABULARY.spelling(text))
+    {
+        for (dtype, family) in Dtype::ALL.into_iter().zip(std::iter::repeat(family.ok()).flatten()) {
+            let Some(most) = lpanel::max_n(&device, dtype, &family) else { continue };
+            let orders: Vec<usize> = match scope {
+                Scope::Subset if device.arch != "sm_90" => vec![most],
+                Scope::Subset => vec![64, most],
+                Scope::All => (32..most).step_by(32).chain([most]).collect(),
+            };
+            for (n, &uplo) in orders.into_iter().flat_map(|n| Uplo::ALL.iter().map(move |uplo| (n, uplo))) {
+                let layouts = lpanel::layouts(&device, dtype, n, uplo, &family);
+                kernels.extend(layouts.take(if device.arch == "sm_90" { 2 } else { 1 }));
+            }
+        }
+    }
+    family("batchlas-potrf", "lpanel", kernels)
+}
+
+fn potri(arch: Arch, scope: Scope) -> Vec<Family> {
+    let kernels: Vec<Kernel> = arch.device().iter().flat_map(batchlas_potrf::potri::kernels).collect();
+    let every = if scope == Scope::All || arch.to_string() == "sm_90" { 1 } else { 6 };
+    family("batchlas-potrf", "potri", kernels.into_iter().step_by(every))
+}
+
+fn logdet(_: Arch, _: Scope) -> Vec<Family> {
+    family("batchlas-potrf", "logdet", batchlas_potrf::logdet::kernels().step_by(4))
 }
 
 /// The edges of the family, and on the architecture that is measured more of them.

@@ -51,7 +51,7 @@ impl<A: Split> Split for (A, InfoMut<'_>) {
 }
 
 /// A read-only operand and a writable one.
-impl<T: Scalar> Split for (MatBatch<'_, T>, MatBatchMut<'_, T>) {
+impl<T: Scalar, U: Scalar> Split for (MatBatch<'_, T>, MatBatchMut<'_, U>) {
     fn batch(&self) -> usize {
         self.1.batch()
     }

@@ -14,6 +14,9 @@
 //! * The referenced triangle of a failed item is unspecified and may hold non-finite values. Every other item is
 //!   bit-identical to what it would be alone.
 
+pub mod logdet;
+pub mod lpanel;
+pub mod potri;
 mod problem;
 mod route;
 pub mod tiny;

@@ -10,21 +10,25 @@ use batchlas_select::{
 };
 
 use crate::problem::Problem;
-use crate::tiny;
+use crate::{lpanel, tiny};
 
 const OP: &str = "potrf";
 
 /// What a factorisation can be run by. The work grows as `n^3 * batch`, hence the weights of the key.
 pub static VOCABULARY: Vocabulary = Vocabulary {
     op: OP,
-    candidates: &[tiny::CANDIDATE, Candidate { family: "vendor", class: Class::Vendor, knobs: &[] }],
-    last_resort: &["vendor"],
+    candidates: &[
+        tiny::CANDIDATE,
+        lpanel::CANDIDATE,
+        Candidate { family: "vendor", class: Class::Vendor, knobs: &[] },
+    ],
+    last_resort: &["vendor", "lpanel:panel=8"],
     retired: &[
         Retired { alias: "native:tiny", instead: "tiny" },
         Retired { alias: "native:cta", instead: "vendor" },
-        Retired { alias: "native:lpanel", instead: "vendor" },
+        Retired { alias: "native:lpanel", instead: "lpanel:panel=8" },
         Retired { alias: "native:blocked", instead: "vendor" },
-        Retired { alias: "lpanel", instead: "vendor" },
+        Retired { alias: "lpanel", instead: "lpanel:panel=8" },
     ],
     exact: &[ExactField { name: "uplo", values: &["L", "U"] }],
     log: &[LogField { name: "n", weight: 3.0 }, LogField { name: "batch", weight: 1.0 }],
@@ -49,6 +53,7 @@ impl<T: Scalar> Potrf<'_, T> {
     pub fn can_run(&self, device: &Device, shape: &FactorShape, family: &Spelling) -> Result<(), Refusal> {
         match (family.family(), self.vendor) {
             ("tiny", _) => tiny::can_run(device, T::DTYPE, shape, family),
+            ("lpanel", _) => lpanel::can_run(device, T::DTYPE, shape, family),
             ("vendor", Some(vendor)) => Ok(vendor.can_factor(device, shape)?),
             ("vendor", None) => Err("no vendor arm is wired".into()),
             (other, _) => Err(format!("potrf has no family {other}").into()),
@@ -65,6 +70,10 @@ impl<T: Scalar> Potrf<'_, T> {
         Ok(match route.family() {
             "tiny" => {
                 tiny::layouts(problem.dtype, problem.n, problem.uplo, &route.choice().spelling).collect()
+            }
+            "lpanel" => {
+                lpanel::layouts(device, problem.dtype, problem.n, problem.uplo, &route.choice().spelling)
+                    .collect()
             }
             _ => Vec::new(),
         })
@@ -134,6 +143,7 @@ impl<T: Scalar> Factor<T> for Potrf<'_, T> {
             let family = route.choice().spelling;
             let ran = route.run(|family| match family.family() {
                 "tiny" => tiny::run(queue, uplo, a.rb_mut(), info.rb_mut(), family),
+                "lpanel" => lpanel::run(queue, uplo, a.rb_mut(), info.rb_mut(), family),
                 "vendor" => {
                     let need = self.vendor()?.factor_workspace(queue, uplo, a.rb())?;
                     workspace.validate(OP, need, queue.device().place)?;

@@ -1,8 +1,9 @@
 //! Every device kernel that ships: for ahead-of-time bundles, and for warming up before the first call.
 
-use batchlas_core::{Dtype, Error, Kernel, Result, Uplo};
+use batchlas_core::{Device, Dtype, Error, Kernel, Result, Uplo};
+use batchlas_kernels::Arch;
 use batchlas_kernels::cuda::{CudaQueue, Graph};
-use batchlas_potrf::{Problem, tiny};
+use batchlas_potrf::{Problem, logdet, lpanel, potri, tiny};
 use batchlas_trsm::{cta, few, sg_left};
 use num_complex::Complex;
 
@@ -68,9 +69,12 @@ pub fn kernels(arch: &str, orders: impl IntoIterator<Item = usize>) -> Result<Ve
     let [wide, narrow] = ["cta", "few"].map(|family| batchlas_trsm::VOCABULARY.spelling(family));
     let (wide, narrow) = (wide?, narrow?);
     let small = orders.into_iter().filter(|n| (1..=tiny::MAX_N).contains(n)).collect::<Vec<_>>();
+    let device = device(arch)?;
     Ok(tiny::kernels(arch, small.iter().copied(), &family)
         .chain(cta::kernels(small.iter().copied(), &wide))
         .chain(few::kernels(small.iter().copied(), &[1], &narrow))
+        .chain(potri::kernels(&device))
+        .chain(logdet::kernels())
         .chain(batchlas_vendor::kernels())
         .chain(batchlas_posv::kernels())
         .collect())
@@ -90,6 +94,13 @@ pub fn kernels_of(arch: &str, op: &str, route: &str, n: usize, q: usize) -> Resu
         ("trsm", "cta") => cta::kernels([n], &family).collect(),
         ("trsm", "few") => few::kernels([n], &[q], &family).collect(),
         ("trsm", "sg_left") => sg_left::kernels([n], &family).collect(),
+        ("potrf", "lpanel") => lpanel::kernels(&device(arch)?, [n], &family).collect(),
         _ => Vec::new(),
     })
+}
+
+/// A device of an architecture, where there is none.
+fn device(arch: &str) -> Result<Device> {
+    let known = arch.parse::<Arch>().ok().and_then(Arch::device);
+    known.ok_or_else(|| Error::Internal(format!("nothing is known of a device of architecture {arch}")))
 }

@@ -50,4 +50,6 @@ pub use batchlas_vendor::Element;
 pub use catalogue::{Call, kernels, kernels_of};
 pub use context::{Context, VOCABULARIES};
 pub use info::{Info, Pending};
-pub use options::{GemmOptions, HerkOptions, PosvOptions, PotrfOptions, PotrsOptions, TrsmOptions};
+pub use options::{
+    GemmOptions, HerkOptions, PosvOptions, PotrfOptions, PotriOptions, PotrsOptions, TrsmOptions,
+};

@@ -1,14 +1,17 @@
 //! The operations of a [`Context`].
 
 use batchlas_core::{
-    Buffer, Factor, InfoMut, MatBatch, MatBatchMut, PanelSolve, Ran, Result, TrailingUpdate, WorkspaceMut,
+    Buffer, Factor, InfoMut, MatBatch, MatBatchMut, PanelSolve, Ran, RealOf, Result, TrailingUpdate,
+    WorkspaceMut,
 };
 use batchlas_select::{Pin, Vocabulary};
 use batchlas_vendor::Element;
 
 use crate::context::Context;
 use crate::info::Pending;
-use crate::options::{GemmOptions, HerkOptions, PosvOptions, PotrfOptions, PotrsOptions, TrsmOptions};
+use crate::options::{
+    GemmOptions, HerkOptions, PosvOptions, PotrfOptions, PotriOptions, PotrsOptions, TrsmOptions,
+};
 
 /// A route option in terms of an operation's vocabulary.
 fn pin(vocabulary: &'static Vocabulary, route: Option<&String>) -> Result<Option<Pin>> {
@@ -65,6 +68,57 @@ impl Context {
     pub fn potrf_workspace<T: Element>(&self, a: MatBatch<'_, T>, options: &PotrfOptions) -> Result<usize> {
         let pin = pin(&batchlas_potrf::VOCABULARY, options.route.as_ref())?;
         self.potrf_with(pin).factor_workspace(self.queue(), options.uplo, a)
+    }
+
+    /// Inverse of every item from its Cholesky factor, in place in the triangle that holds it; the other triangle is not
+    /// touched. `2 n^3/3` multiply-adds per item, no workspace. The status of an item whose factor's diagonal is not
+    /// positive and finite is the 1-based index of the first such element, and the item is left unchanged.
+    ///
+    /// # Errors
+    /// A view that is not square or not where the context works; an order beyond
+    /// [`potri::max_n`](batchlas_potrf::potri::max_n).
+    pub fn potri<T: Element>(&self, a: MatBatchMut<'_, T>, options: &PotriOptions) -> Result<Pending<'_>> {
+        self.pending(a.batch(), 0, |info, _| self.potri_in(a, info, options))
+    }
+
+    /// [`Context::potri`] with the caller's `info`: nothing is allocated and nothing waits.
+    ///
+    /// # Errors
+    /// As for [`Context::potri`]; an `info` that does not fit.
+    pub fn potri_in<T: Element>(
+        &self,
+        a: MatBatchMut<'_, T>,
+        info: InfoMut<'_>,
+        options: &PotriOptions,
+    ) -> Result<Ran> {
+        batchlas_potrf::potri::potri(self.queue(), options.uplo, a, info)
+    }
+
+    /// Logarithm of the determinant of every item from its Cholesky factor in either triangle of `a`, into `out`
+    /// (`1 x 1`, real). `n` logarithms per item, no workspace. The status of an item whose factor's diagonal is not
+    /// positive and finite is the 1-based index of the first such element, and its result is NaN.
+    ///
+    /// # Errors
+    /// Views that do not fit each other or the context.
+    pub fn logdet<T: Element>(
+        &self,
+        a: MatBatch<'_, T>,
+        out: MatBatchMut<'_, RealOf<T>>,
+    ) -> Result<Pending<'_>> {
+        self.pending(a.batch(), 0, |info, _| self.logdet_in(a, out, info))
+    }
+
+    /// [`Context::logdet`] with the caller's `info`: nothing is allocated and nothing waits.
+    ///
+    /// # Errors
+    /// As for [`Context::logdet`]; an `info` that does not fit.
+    pub fn logdet_in<T: Element>(
+        &self,
+        a: MatBatch<'_, T>,
+        out: MatBatchMut<'_, RealOf<T>>,
+        info: InfoMut<'_>,
+    ) -> Result<Ran> {
+        batchlas_potrf::logdet::logdet(self.queue(), a, out, info)
     }
 
     /// Solves `A X = B` for every item: `a` (`n x n`, Hermitian positive definite) is factored in place, `b`

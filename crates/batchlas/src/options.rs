@@ -20,6 +20,19 @@ impl Default for PotrfOptions {
     }
 }
 
+/// Options of [`Context::potri`](crate::Context::potri).
+#[derive(Clone, Debug)]
+pub struct PotriOptions {
+    /// Which triangle holds the factor, and will hold the inverse.
+    pub uplo: Uplo,
+}
+
+impl Default for PotriOptions {
+    fn default() -> Self {
+        PotriOptions { uplo: Uplo::Lower }
+    }
+}
+
 /// Options of [`Context::posv`](crate::Context::posv).
 #[derive(Clone, Debug)]
 pub struct PosvOptions {

@@ -3,6 +3,8 @@
 //! A launch with a finding (an access out of bounds, a read of uninitialised memory, a race under the schedule, a
 //! collective that lanes miss) is an error of the call, and so a failure here. One module per family or operation.
 
+mod inverse;
+mod lpanel;
 mod tiny;
 mod trsm;
 

@@ -40,12 +40,25 @@ BATCHLAS_DEVICE double shuffle_xor(double value, int mask) { return __shfl_xor_s
 BATCHLAS_DEVICE int renamed(int value) { return __shfl_sync(0xffffffffu, value, lane()); }
 BATCHLAS_DEVICE u64 renamed(u64 value) { return __shfl_sync(0xffffffffu, value, lane()); }
 
+/// `address` + `step`, as one addition that the compiler does not fold into others: a walk along a matrix keeps one running address instead of every
+/// multiple of the step.
+BATCHLAS_DEVICE u64 advance(u64 address, u64 step) {
+  asm volatile("add.u64 %0, %0, %1;" : "+l"(address) : "l"(step));
+  return address;
+}
+
 // Arithmetic, rounded to nearest even.
 
 BATCHLAS_DEVICE float fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 BATCHLAS_DEVICE double fma(double a, double b, double c) { return __fma_rn(a, b, c); }
 BATCHLAS_DEVICE float mul(float a, float b) { return __fmul_rn(a, b); }
 BATCHLAS_DEVICE double mul(double a, double b) { return __dmul_rn(a, b); }
+
+BATCHLAS_DEVICE float reciprocal(float x) { return __frcp_rn(x); }
+BATCHLAS_DEVICE double reciprocal(double x) { return __drcp_rn(x); }
+/// The natural logarithm, to 1 ulp.
+BATCHLAS_DEVICE double log(double x) { return ::log(x); }
+BATCHLAS_DEVICE double nan() { return __longlong_as_double(0x7ff8000000000000ll); }
 
 /// 1 / sqrt(x) with a relative error of 2^-22 (f32) or about 2^-20 (f64); `x` positive, normal and finite.
 BATCHLAS_DEVICE float rsqrt_approx(float x) {

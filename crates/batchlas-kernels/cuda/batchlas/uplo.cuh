@@ -1,9 +1,8 @@
-// The one option that device code shares across operations.
+// The triangle of a Hermitian or triangular matrix that is stored.
 #pragma once
 
 namespace batchlas {
 
-/// The triangle of A that is stored.
 enum class Uplo { Lower, Upper };
 
 } // namespace batchlas
