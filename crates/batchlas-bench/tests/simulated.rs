@@ -24,11 +24,16 @@ fn compile(kernel: &Kernel) -> Result<Compiled, QueueError> {
 
 /// Runs `tiny` on the corpus up to a size, which is what bounds the orders.
 fn check(dtype: Dtype, max_elements: usize) {
+    check_family(&["potrf"], "tiny", dtype, max_elements);
+}
+
+/// Runs one family of some operations on the corpus up to a size.
+fn check_family(ops: &[&str], family: &str, dtype: Dtype, max_elements: usize) {
     let queue = SimQueue::new(ARCH, DeviceConfig::default(), compile);
     let ctx = Context::on(Box::new(queue), Environment::default()).expect("a context");
     let filter = Filter {
-        ops: vec!["potrf".into()],
-        families: vec!["tiny".into()],
+        ops: ops.iter().map(|&op| op.into()).collect(),
+        families: vec![family.into()],
         dtypes: vec![dtype],
         max_elements: Some(max_elements),
     };
@@ -55,4 +60,39 @@ fn tiny_c32_is_clean_and_right() {
 #[test]
 fn tiny_c64_is_clean_and_right() {
     check(Dtype::C64, 3 * 9 * 9);
+}
+
+/// Products are bounded by the edges of a tile of 32 or 64 and of a stage.
+fn check_products(family: &str, dtype: Dtype) {
+    check_family(&["gemm", "herk"], family, dtype, 2 * 40 * 40);
+}
+
+#[test]
+fn tile_f32_is_clean_and_right() {
+    check_products("tile", Dtype::F32);
+}
+
+#[test]
+fn tile_f64_is_clean_and_right() {
+    check_products("tile", Dtype::F64);
+}
+
+#[test]
+fn tile_c32_is_clean_and_right() {
+    check_products("tile", Dtype::C32);
+}
+
+#[test]
+fn tile_c64_is_clean_and_right() {
+    check_products("tile", Dtype::C64);
+}
+
+#[test]
+fn mma_f64_is_clean_and_right() {
+    check_products("mma", Dtype::F64);
+}
+
+#[test]
+fn mma_c64_is_clean_and_right() {
+    check_products("mma", Dtype::C64);
 }

@@ -24,7 +24,9 @@ pub const HEADERS: &[Header<'static>] = embed![
     "batchlas/integers.cuh",
     "batchlas/memory.cuh",
     "batchlas/partition.cuh",
+    "batchlas/product.cuh",
     "batchlas/scalar.cuh",
+    "batchlas/staging.cuh",
     "batchlas/tile.cuh",
     "batchlas/unroll.cuh",
 ];
