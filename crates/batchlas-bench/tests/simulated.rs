@@ -62,9 +62,9 @@ fn tiny_c64_is_clean_and_right() {
     check(Dtype::C64, 3 * 9 * 9);
 }
 
-/// Products are bounded by the edges of a tile of 32 or 64 and of a stage.
+/// Products are bounded by two tiles of 64, and by a ring of stages that has come round.
 fn check_products(family: &str, dtype: Dtype) {
-    check_family(&["gemm", "herk"], family, dtype, 2 * 40 * 40);
+    check_family(&["gemm", "herk"], family, dtype, 2 * 64 * 80);
 }
 
 #[test]

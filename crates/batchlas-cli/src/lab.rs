@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use batchlas::{Dtype, Kernel};
 use batchlas_bench::conform::{self, Filter};
 use batchlas_bench::corpus::Corpus;
-use batchlas_bench::measure::{Provenance, measure};
+use batchlas_bench::measure::{Op, Provenance, Row, measure};
 use batchlas_bench::{large, sweep};
 use batchlas_kernels::cuda::{Driver, selftest};
 use batchlas_kernels::nvrtc::Nvrtc;
@@ -123,12 +123,13 @@ pub(crate) fn bench(args: &Bench) -> Result<usize> {
                     let json = serde_json::to_string(&row).map_err(|e| CliError::Lab(e.to_string()))?;
                     writeln!(ledger, "{json}").map_err(CliError::writing(&args.output))?;
                     format!(
-                        "{:<5} {} {} n={:<4} nrhs={:<4} batch={:<8} {:>10.4} ns  x{:<6.2} sd {:.3} {} res {:.1e} bad {} {}",
+                        "{:<5} {} {}{:<2} n={:<4} {:<12} batch={:<8} {:>10.4} ns  x{:<6.2} sd {:.3} {} res {:.1e} bad {} {}",
                         row.op,
                         row.dtype,
                         row.uplo.as_deref().unwrap_or("-"),
+                        row.trans.as_deref().unwrap_or(""),
                         row.n,
-                        row.nrhs.unwrap_or(0),
+                        sizes(&row),
                         row.batch,
                         row.ns_per_item,
                         row.times_floor(),
@@ -148,6 +149,15 @@ pub(crate) fn bench(args: &Bench) -> Result<usize> {
         }
     }
     Ok(missing)
+}
+
+/// The sizes of a row beside its order, and the rate of a product.
+fn sizes(row: &Row) -> String {
+    match (row.m, row.k, row.tflops()) {
+        (Some(m), Some(k), Some(rate)) => format!("m={m} k={k} {rate:.1} TF/s"),
+        (None, Some(k), Some(rate)) => format!("k={k} {rate:.1} TF/s"),
+        _ => format!("nrhs={}", row.nrhs.unwrap_or(0)),
+    }
 }
 
 fn read_sweep(path: &Path) -> Result<Vec<sweep::Entry>> {
@@ -187,6 +197,16 @@ pub(crate) fn aot(args: &Aot) -> Result<usize> {
             for entry in read_sweep(path)? {
                 let cell = &entry.cell;
                 for route in &entry.routes {
+                    if let Op::Gemm(trans, m, k) = cell.op {
+                        let sizes = [m, cell.n, k, cell.batch];
+                        kernels.extend(batchlas::gemm_kernels(&args.arch, cell.dtype, trans, sizes, route)?);
+                        continue;
+                    }
+                    if let Op::Herk(trans, k) = cell.op {
+                        let sizes = [cell.n, k, cell.batch];
+                        kernels.extend(batchlas::herk_kernels(&args.arch, cell.dtype, trans, sizes, route)?);
+                        continue;
+                    }
                     let all = batchlas::kernels_of(&args.arch, cell.op.name(), route, cell.n)?;
                     // A sweep times packed batches of one type and triangle.
                     let scalar = format!("batchlas::{},", cell.dtype);

@@ -133,21 +133,6 @@ impl Family {
         }
     }
 
-    /// Every kernel that a spelling launches on an architecture for one type and shape of `gemm` or (a triangle) `herk`.
-    pub fn kernels(
-        &'static self,
-        arch: &str,
-        dtype: Dtype,
-        triangle: bool,
-        shape: &UpdateShape,
-        family: &Spelling,
-    ) -> impl Iterator<Item = Kernel> + use<> {
-        let tiling = self.tiling(dtype, shape, family);
-        let served = (self.serves)(arch, dtype).is_ok();
-        let variants = served.then(|| Variant::all(dtype, triangle)).into_iter().flatten();
-        variants.map(move |variant| self.kernel(dtype, &variant, &tiling))
-    }
-
     /// Whether the family serves a problem: correctness only.
     pub(crate) fn can_run(
         &self,
@@ -194,6 +179,26 @@ impl Family {
         let kernel = self.kernel(T::DTYPE, &product.variant, &tiling);
         product.launch(queue, &kernel, &tiling)
     }
+}
+
+/// The kernels that a spelling of `gemm` or `herk` launches for a type and a shape on an architecture, one a variant;
+/// none where the architecture has none, or the family is a library.
+pub fn kernels(
+    arch: &str,
+    dtype: Dtype,
+    variants: &[Variant],
+    shape: &UpdateShape,
+    spelling: &Spelling,
+) -> Vec<Kernel> {
+    let family = crate::route::native(spelling.family());
+    let Some(family) = family.filter(|family| (family.serves)(arch, dtype).is_ok()) else {
+        return Vec::new();
+    };
+    let tiling = family.tiling(dtype, shape, spelling);
+    let mut kernels: Vec<Kernel> =
+        variants.iter().map(|variant| family.kernel(dtype, variant, &tiling)).collect();
+    kernels.dedup();
+    kernels
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ mod product;
 mod route;
 pub mod tile;
 
-pub use family::{Family, Tiling};
+pub use family::{Family, Tiling, kernels};
 pub use problem::{GemmProblem, HerkProblem};
 pub use product::Variant;
 pub use route::{GEMM, Gemm, HERK};

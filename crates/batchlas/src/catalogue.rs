@@ -1,6 +1,8 @@
 //! Every device kernel that ships: for ahead-of-time bundles, and for warming up before the first call.
 
-use batchlas_core::{Dtype, Error, Kernel, Result, Uplo};
+use batchlas_core::seam::UpdateShape;
+use batchlas_core::{Dtype, Error, Kernel, Result, Trans, Uplo};
+use batchlas_gemm::Variant;
 use batchlas_kernels::cuda::{CudaQueue, Graph};
 use batchlas_potrf::{Problem, tiny};
 use num_complex::Complex;
@@ -84,4 +86,37 @@ pub fn kernels_of(arch: &str, op: &str, route: &str, n: usize) -> Result<Vec<Ker
         ("potrf", "tiny") => tiny::kernels(arch, [n], &family).collect(),
         _ => Vec::new(),
     })
+}
+
+/// The kernels of one pinned route of `gemm` for one type, transpositions of A and B, and sizes `m`, `n`, `k`, batch;
+/// none for a family that launches nothing of ours.
+///
+/// # Errors
+/// The route is not a spelling of the operation.
+pub fn gemm_kernels(
+    arch: &str,
+    dtype: Dtype,
+    [trans_a, trans_b]: [Trans; 2],
+    [m, n, k, batch]: [usize; 4],
+    route: &str,
+) -> Result<Vec<Kernel>> {
+    let spelling = batchlas_gemm::GEMM.spelling(route)?;
+    let variants = [false, true].map(|aligned| Variant::gemm(dtype, trans_a, trans_b, aligned));
+    Ok(batchlas_gemm::kernels(arch, dtype, &variants, &UpdateShape { m, n, k, batch }, &spelling))
+}
+
+/// The kernels of one pinned route of `herk` for one type, transposition, and sizes `n`, `k`, batch.
+///
+/// # Errors
+/// The route is not a spelling of the operation.
+pub fn herk_kernels(
+    arch: &str,
+    dtype: Dtype,
+    trans: Trans,
+    [n, k, batch]: [usize; 3],
+    route: &str,
+) -> Result<Vec<Kernel>> {
+    let spelling = batchlas_gemm::HERK.spelling(route)?;
+    let variants = [false, true].map(|aligned| Variant::herk(dtype, trans, aligned));
+    Ok(batchlas_gemm::kernels(arch, dtype, &variants, &UpdateShape { m: n, n, k, batch }, &spelling))
 }
