@@ -23,7 +23,7 @@ pub(crate) enum Scope {
 }
 
 /// What each crate ships, by architecture.
-const CATALOGUES: &[fn(Arch, Scope) -> Vec<Family>] = &[potrf_tiny, staging, quench];
+const CATALOGUES: &[fn(Arch, Scope) -> Vec<Family>] = &[potrf_tiny, gemm_tile, gemm_mma, staging, quench];
 
 /// Every order on the architecture that is measured, the edges of the family on the others.
 fn potrf_tiny(arch: Arch, scope: Scope) -> Vec<Family> {
@@ -37,6 +37,25 @@ fn potrf_tiny(arch: Arch, scope: Scope) -> Vec<Family> {
     let kernels =
         spelling.flat_map(|family| tiny::kernels(&name, orders.clone(), &family).collect::<Vec<_>>());
     family("batchlas-potrf", "tiny", kernels)
+}
+
+fn gemm_tile(arch: Arch, scope: Scope) -> Vec<Family> {
+    products(&batchlas_gemm::tile::FAMILY, arch, scope)
+}
+
+fn gemm_mma(arch: Arch, scope: Scope) -> Vec<Family> {
+    products(&batchlas_gemm::mma::FAMILY, arch, scope)
+}
+
+/// The largest tiles on the architecture that is measured, every eighth of them on the others.
+fn products(products: &batchlas_gemm::Family, arch: Arch, scope: Scope) -> Vec<Family> {
+    let name = arch.to_string();
+    let (sizes, step): (&[usize], usize) = match scope {
+        Scope::All => (&[32, 64], 1),
+        Scope::Subset if name == "sm_90" => (&[64], 1),
+        Scope::Subset => (&[64], 8),
+    };
+    family("batchlas-gemm", products.name, products.catalogue(&name, sizes).into_iter().step_by(step))
 }
 
 fn staging(_: Arch, _: Scope) -> Vec<Family> {

@@ -190,7 +190,11 @@ pub(crate) fn aot(args: &Aot) -> Result<usize> {
     let lab = |error: batchlas_kernels::Error| CliError::Lab(error.to_string());
     let arch: Arch = args.arch.parse().map_err(lab)?;
     let mut wanted: Vec<Kernel> = match &args.sweep {
-        None if args.n.is_empty() => batchlas::kernels(&args.arch, 1..=32)?,
+        None if args.n.is_empty() => {
+            let mut all = batchlas::kernels(&args.arch, 1..=32)?;
+            all.extend(batchlas::product_kernels(&args.arch));
+            all
+        }
         None => batchlas::kernels(&args.arch, args.n.iter().copied())?,
         Some(path) => {
             let mut kernels = Vec::new();

@@ -40,7 +40,7 @@ template <int Down, int Across> struct Fragments<f64, Down, Across> {
   /// Adds the product of staged tiles; `a` and `b` point to the warp's first row and column.
   template <bool, int Depth, int PitchA, int PitchB> BATCHLAS_DEVICE void multiply(const f64 *a, const f64 *b) {
     const f64 *const rows = a + fragment_col() * PitchA + 2 * fragment_row(), *const cols = b + fragment_col() * PitchB + fragment_row();
-#pragma unroll
+#pragma unroll 1
     for (int k = 0; k < Depth; k += 8) {
       f64 left[Down][4];
 #pragma unroll

@@ -90,20 +90,22 @@ impl Family {
     /// The tile of a spelling for a shape. Left out: tiles of 32 where C has no more, else of 64; the family's ring; as
     /// many blocks as its registers hold.
     pub fn tiling(&self, dtype: Dtype, shape: &UpdateShape, family: &Spelling) -> Tiling {
-        let side = |name, extent: usize| {
-            family.int(name).or(family.int("side")).unwrap_or(if extent <= 32 { 32 } else { 64 })
-        };
+        self.tiled(dtype, shape, |knob| family.int(knob))
+    }
+
+    fn tiled(&self, dtype: Dtype, shape: &UpdateShape, knob: impl Fn(&str) -> Option<u32>) -> Tiling {
+        let side =
+            |name, extent: usize| knob(name).or(knob("side")).unwrap_or(if extent <= 32 { 32 } else { 64 });
         let (depth, stages) = (self.ring)(dtype);
         let mut tiling = Tiling {
             rows: side("rows", shape.m),
             cols: side("cols", shape.n),
-            depth: family.int("depth").unwrap_or(depth),
-            stages: family.int("stages").unwrap_or(stages),
+            depth: knob("depth").unwrap_or(depth),
+            stages: knob("stages").unwrap_or(stages),
             blocks: 1,
         };
         let resident = (self.warp)(dtype, &tiling).resident;
-        let blocks = family.int("blocks").unwrap_or(resident / self.threads(dtype, &tiling));
-        tiling.blocks = blocks.max(1);
+        tiling.blocks = knob("blocks").unwrap_or(resident / self.threads(dtype, &tiling)).max(1);
         tiling
     }
 
@@ -131,6 +133,22 @@ impl Family {
                 max_dynamic_shared: tiling.shared_bytes(dtype),
             },
         }
+    }
+
+    /// What ships for an architecture: the kernels of the default tilings of every type and variant, for rows and columns of
+    /// C in `sizes`. Tiles change between 32 and 33.
+    pub fn catalogue(&self, arch: &str, sizes: &[usize]) -> Vec<Kernel> {
+        let mut kernels = Vec::new();
+        for dtype in Dtype::ALL.into_iter().filter(|&dtype| (self.serves)(arch, dtype).is_ok()) {
+            for (&m, &n) in sizes.iter().flat_map(|m| sizes.iter().map(move |n| (m, n))) {
+                let shape = UpdateShape { m, n, k: 1, batch: 1 };
+                for triangle in [false, true].into_iter().filter(|triangle| !triangle || m == n) {
+                    let tiling = self.tiled(dtype, &shape, |_| None);
+                    kernels.extend(Variant::all(dtype, triangle).map(|v| self.kernel(dtype, &v, &tiling)));
+                }
+            }
+        }
+        kernels
     }
 
     /// Whether the family serves a problem: correctness only.

@@ -130,7 +130,7 @@ impl Operand {
     }
 
     /// The operand from item `start` on.
-    fn from_item(&self, start: u64) -> u64 {
+    fn address_from(&self, start: u64) -> u64 {
         self.address + start * if self.table { size_of::<u64>() as u64 } else { self.item_bytes }
     }
 }
@@ -227,7 +227,7 @@ impl<'a, T: Scalar> Product<'a, T> {
         let mut start = 0;
         while start < batch {
             let items = at_once.min(batch - start);
-            args.address = operands.map(|x| x.from_item(start));
+            args.address = operands.map(|x| x.address_from(start));
             let launch = Launch {
                 kernel,
                 grid: count(items * tiles)?,

@@ -73,6 +73,12 @@ pub fn kernels(arch: &str, orders: impl IntoIterator<Item = usize>) -> Result<Ve
         .collect())
 }
 
+/// The kernels of products on an architecture, where no table and no pin gives knobs.
+pub fn product_kernels(arch: &str) -> Vec<Kernel> {
+    let families = [&batchlas_gemm::tile::FAMILY, &batchlas_gemm::mma::FAMILY];
+    families.into_iter().flat_map(|family| family.catalogue(arch, &[32, 64])).collect()
+}
+
 /// The kernels of one pinned route of `op` at order `n` on an architecture; none for families that launch nothing of
 /// ours.
 ///
