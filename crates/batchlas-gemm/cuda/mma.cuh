@@ -21,6 +21,9 @@ template <int Down, int Across> struct Fragments<f64, Down, Across> {
   static constexpr int ROWS = 16 * Down, COLS = 8 * Across;
   /// Contiguous rows of a lane.
   static constexpr int RUN = 2;
+  static constexpr int RUNS = 2 * Down * Across;
+  /// Runs of C that fit the registers beside the tile, each with its predicates.
+  static constexpr int SPARE_RUNS = 4;
 
   f64 c[Down][Across][4];
 
@@ -63,20 +66,15 @@ template <int Down, int Across> struct Fragments<f64, Down, Across> {
     }
   }
 
-  /// body(row, column, run) for every group of contiguous rows of this lane, in the warp's tile.
-  template <class Body> BATCHLAS_DEVICE void each_run(Body &&body) {
+  /// body(row, column, run) for the groups of contiguous rows [First, End) of this lane, in the warp's tile.
+  template <int First, int End, class Body> BATCHLAS_DEVICE void each_run(Body &&body) {
 #pragma unroll
-    for (int m = 0; m < Down; m++) {
-#pragma unroll
-      for (int n = 0; n < Across; n++) {
-#pragma unroll
-        for (int q = 0; q < 2; q++) {
-          f64 run[2] = {c[m][n][q], c[m][n][2 + q]};
-          body(16 * m + 2 * fragment_row(), 8 * n + 2 * fragment_col() + q, run);
-          c[m][n][q] = run[0];
-          c[m][n][2 + q] = run[1];
-        }
-      }
+    for (int index = First; index < End; index++) {
+      const int m = index / (2 * Across), n = index / 2 % Across, q = index % 2;
+      f64 run[2] = {c[m][n][q], c[m][n][2 + q]};
+      body(16 * m + 2 * fragment_row(), 8 * n + 2 * fragment_col() + q, run);
+      c[m][n][q] = run[0];
+      c[m][n][2 + q] = run[1];
     }
   }
 };
@@ -84,6 +82,8 @@ template <int Down, int Across> struct Fragments<f64, Down, Across> {
 template <int Down, int Across> struct Fragments<c64, Down, Across> {
   static constexpr int ROWS = 16 * Down, COLS = 8 * Across;
   static constexpr int RUN = 1;
+  static constexpr int RUNS = 4 * Down * Across;
+  static constexpr int SPARE_RUNS = 8;
 
   f64 re[Down][Across][4], im[Down][Across][4];
 
@@ -132,19 +132,14 @@ template <int Down, int Across> struct Fragments<c64, Down, Across> {
     }
   }
 
-  template <class Body> BATCHLAS_DEVICE void each_run(Body &&body) {
+  template <int First, int End, class Body> BATCHLAS_DEVICE void each_run(Body &&body) {
 #pragma unroll
-    for (int m = 0; m < Down; m++) {
-#pragma unroll
-      for (int n = 0; n < Across; n++) {
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-          c64 run[1] = {{re[m][n][i], im[m][n][i]}};
-          body(16 * m + fragment_row() + 8 * (i / 2), 8 * n + 2 * fragment_col() + i % 2, run);
-          re[m][n][i] = run[0].re;
-          im[m][n][i] = run[0].im;
-        }
-      }
+    for (int index = First; index < End; index++) {
+      const int m = index / (4 * Across), n = index / 4 % Across, i = index % 4;
+      c64 run[1] = {{re[m][n][i], im[m][n][i]}};
+      body(16 * m + fragment_row() + 8 * (i / 2), 8 * n + 2 * fragment_col() + i % 2, run);
+      re[m][n][i] = run[0].re;
+      im[m][n][i] = run[0].im;
     }
   }
 };

@@ -16,6 +16,9 @@ template <class T, int Height, int Width> struct LaneTile {
   static constexpr int ROWS = 4 * Height, COLS = 8 * Width;
   /// Contiguous rows of a lane.
   static constexpr int RUN = PER_16_BYTES<T>;
+  static constexpr int RUNS = Height * Width / RUN;
+  /// Runs of C that fit the registers beside the tile, each with its predicates.
+  static constexpr int SPARE_RUNS = sizeof(T) == 4 ? 4 : 2;
   static_assert(Height % RUN == 0 && Width % RUN == 0, "a lane holds whole 16-byte groups");
 
   T c[Width][Height];
@@ -33,54 +36,55 @@ template <class T, int Height, int Width> struct LaneTile {
     }
   }
 
-  /// Adds the product of staged tiles; `a` and `b` point to the warp's first row and column. The elements of the next inner index are read while those of
-  /// this one are multiplied.
+  /// Adds the product of staged tiles; `a` and `b` point to the warp's first row and column. Real elements of the next inner index are read while those
+  /// of this one are multiplied; complex ones have enough to do.
   template <bool Mixed, int Depth, int PitchA, int PitchB> BATCHLAS_DEVICE void multiply(const T *a, const T *b) {
     const T *const rows = a + down() * RUN, *const cols = b + across() * RUN;
-    Pack<T> left[2][Height / RUN], right[2][Width / RUN];
+    constexpr int AHEAD = ScalarTraits<T>::COMPLEX ? 0 : 1;
+    Pack<T> left[AHEAD + 1][Height / RUN], right[AHEAD + 1][Width / RUN];
     auto read = [&](int k) {
 #pragma unroll
       for (int g = 0; g < Height / RUN; g++) {
-        left[k % 2][g] = *reinterpret_cast<const Pack<T> *>(rows + k * PitchA + g * 4 * RUN);
+        left[k % (AHEAD + 1)][g] = *reinterpret_cast<const Pack<T> *>(rows + k * PitchA + g * 4 * RUN);
       }
 #pragma unroll
       for (int g = 0; g < Width / RUN; g++) {
-        right[k % 2][g] = *reinterpret_cast<const Pack<T> *>(cols + k * PitchB + g * 8 * RUN);
+        right[k % (AHEAD + 1)][g] = *reinterpret_cast<const Pack<T> *>(cols + k * PitchB + g * 8 * RUN);
       }
     };
-    read(0);
+    if (AHEAD == 1) {
+      read(0);
+    }
 #pragma unroll
     for (int k = 0; k < Depth; k++) {
-      if (k + 1 < Depth) {
-        read(k + 1);
+      if (k + AHEAD < Depth) {
+        read(k + AHEAD);
       }
 #pragma unroll
       for (int q = 0; q < Width; q++) {
 #pragma unroll
         for (int r = 0; r < Height; r++) {
-          const T x = left[k % 2][r / RUN].at[r % RUN], y = right[k % 2][q / RUN].at[q % RUN];
+          const T x = left[k % (AHEAD + 1)][r / RUN].at[r % RUN], y = right[k % (AHEAD + 1)][q / RUN].at[q % RUN];
           c[q][r] = Mixed ? add_mul_conj(c[q][r], x, y) : add_mul(c[q][r], x, y);
         }
       }
     }
   }
 
-  /// body(row, column, run) for every group of contiguous rows of this lane, in the warp's tile.
-  template <class Body> BATCHLAS_DEVICE void each_run(Body &&body) {
+  /// body(row, column, run) for the groups of contiguous rows [First, End) of this lane, in the warp's tile.
+  template <int First, int End, class Body> BATCHLAS_DEVICE void each_run(Body &&body) {
 #pragma unroll
-    for (int q = 0; q < Width; q++) {
+    for (int index = First; index < End; index++) {
+      const int q = index / (Height / RUN), g = index % (Height / RUN);
+      T run[RUN];
 #pragma unroll
-      for (int g = 0; g < Height / RUN; g++) {
-        T run[RUN];
+      for (int i = 0; i < RUN; i++) {
+        run[i] = c[q][g * RUN + i];
+      }
+      body((4 * g + down()) * RUN, (8 * (q / RUN) + across()) * RUN + q % RUN, run);
 #pragma unroll
-        for (int i = 0; i < RUN; i++) {
-          run[i] = c[q][g * RUN + i];
-        }
-        body((4 * g + down()) * RUN, (8 * (q / RUN) + across()) * RUN + q % RUN, run);
-#pragma unroll
-        for (int i = 0; i < RUN; i++) {
-          c[q][g * RUN + i] = run[i];
-        }
+      for (int i = 0; i < RUN; i++) {
+        c[q][g * RUN + i] = run[i];
       }
     }
   }

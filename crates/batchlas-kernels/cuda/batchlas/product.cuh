@@ -115,9 +115,9 @@ BATCHLAS_DEVICE void triangle_tile(u32 index, u32 side, u32 &row, u32 &col) {
 }
 
 /// The accumulator of a warp, after the loop, into its place in C: `corner` is the address of the warp's first element, `rows` and `cols` what is left of C
-/// from there. `diagonal`: the tile is on the diagonal, at row - column = `shift` of the warp's first element.
-template <class T, Part P, bool Aligned, class Accumulator>
-BATCHLAS_DEVICE void write_tile(Accumulator &acc, const ProductArgs &args, u64 corner, int rows, int cols, bool diagonal, int shift) {
+/// from there. `Diagonal`: the tile is on the diagonal, where C's rows and columns differ by those of the tile and `shift`.
+template <class T, Part P, bool Diagonal, bool Aligned, class Accumulator>
+BATCHLAS_DEVICE void write_tile(Accumulator &acc, const ProductArgs &args, u64 corner, int rows, int cols, int shift) {
   constexpr int RUN = Accumulator::RUN;
   const auto update = update_of<T, P>(args);
   const bool conjugate = ScalarTraits<T>::COMPLEX && (args.flags & flag::CONJ) != 0;
@@ -126,50 +126,82 @@ BATCHLAS_DEVICE void write_tile(Accumulator &acc, const ProductArgs &args, u64 c
   auto address = [&](int row, int col) { return corner + row * u64(sizeof(T)) + col * ldc; };
   auto inside = [&](int row, int col) {
     const int below = row + shift - col;
-    return row < rows && col < cols && (P == Part::Full || !diagonal || (upper ? below <= 0 : below >= 0));
+    return row < rows && col < cols && (!Diagonal || (upper ? below <= 0 : below >= 0));
   };
-  const bool whole = Aligned && !(P == Part::Triangle && diagonal);
   auto oriented = [&](T x) { return conjugate ? conj(x) : x; };
 
-  if ((args.flags & flag::READ_C) == 0) {
-    acc.each_run([&](int, int, T(&run)[RUN]) {
+  auto add_old = [&](int row, int col, T(&run)[RUN]) {
+    T old[RUN];
 #pragma unroll
-      for (int i = 0; i < RUN; i++) {
-        run[i] = update.of(oriented(run[i]));
-      }
-    });
-  } else {
-    acc.each_run([&](int row, int col, T(&run)[RUN]) {
-      T old[RUN];
-#pragma unroll
-      for (int i = 0; i < RUN; i++) {
-        old[i] = from_real<T>(0);
-      }
-      if (whole) {
-        load_run(row < rows && col < cols, address(row, col), old);
-      } else {
-#pragma unroll
-        for (int i = 0; i < RUN; i++) {
-          old[i] = load(inside(row + i, col), address(row + i, col), old[i]);
-        }
-      }
-#pragma unroll
-      for (int i = 0; i < RUN; i++) {
-        run[i] = update.of(oriented(run[i]), old[i]);
-      }
-    });
-  }
-  acc.each_run([&](int row, int col, T(&run)[RUN]) {
-    if (whole) {
-      store_run(row < rows && col < cols, address(row, col), run);
+    for (int i = 0; i < RUN; i++) {
+      old[i] = from_real<T>(0);
+    }
+    if constexpr (Aligned && !Diagonal) {
+      load_run(inside(row, col), address(row, col), old);
     } else {
 #pragma unroll
       for (int i = 0; i < RUN; i++) {
-        const bool real = P == Part::Triangle && diagonal && row + i + shift == col;
+        old[i] = load(inside(row + i, col), address(row + i, col), old[i]);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < RUN; i++) {
+      run[i] = update.of(oriented(run[i]), old[i]);
+    }
+  };
+  auto write = [&](int row, int col, T(&run)[RUN]) {
+    if constexpr (Aligned && !Diagonal) {
+      store_run(inside(row, col), address(row, col), run);
+    } else {
+#pragma unroll
+      for (int i = 0; i < RUN; i++) {
+        const bool real = Diagonal && row + i + shift == col;
         store(inside(row + i, col), address(row + i, col), real ? from_real<T>(real_part(run[i])) : run[i]);
       }
     }
+  };
+
+  auto scaled = [&](int, int, T(&run)[RUN]) {
+#pragma unroll
+    for (int i = 0; i < RUN; i++) {
+      run[i] = update.of(oriented(run[i]));
+    }
+  };
+
+  // All of C is asked for before any of it is waited for; on the diagonal, where every element has a predicate of its own, a few runs at a time. Addresses
+  // and predicates are computed anew for each of these steps: held from one to the next they would not fit the registers.
+  constexpr int STEP = Diagonal ? Accumulator::SPARE_RUNS : Accumulator::RUNS;
+  unroll<0, Accumulator::RUNS / STEP>([&](auto index) {
+    constexpr int first = decltype(index)::VALUE * STEP;
+    if ((args.flags & flag::READ_C) != 0) {
+      acc.template each_run<first, first + STEP>(add_old);
+    } else {
+      acc.template each_run<first, first + STEP>(scaled);
+    }
+    corner = arch::renamed(corner);
+    rows = arch::renamed(rows);
+    acc.template each_run<first, first + STEP>(write);
   });
+}
+
+/// The item of a block, and the first row and column of its tile.
+struct BlockPlace {
+  u32 item;
+  int row, col;
+};
+
+template <Part P, int Rows, int Cols> BATCHLAS_DEVICE BlockPlace place_of(u32 block, const ProductArgs &args) {
+  const u32 item = block / args.tiles, tile = block % args.tiles;
+  u32 row = tile % args.row_tiles, col = tile / args.row_tiles;
+  if constexpr (P == Part::Triangle) {
+    triangle_tile(tile, args.row_tiles, row, col);
+    if ((args.flags & flag::UPPER) != 0) {
+      const u32 lower = row;
+      row = col;
+      col = lower;
+    }
+  }
+  return {item, static_cast<int>(row) * Rows, static_cast<int>(col) * Cols};
 }
 
 template <class T, class Accumulator, int Rows, int Cols, int Depth, int Stages, Contiguous A, Contiguous B, bool Aligned, bool Mixed, Part P>
@@ -182,21 +214,9 @@ BATCHLAS_DEVICE void product(const ProductArgs &args) {
   constexpr int STAGE_BYTES = TileA::BYTES + TileB::BYTES;
   extern __shared__ Pack<f32> ring[];
 
-  const u32 block = static_cast<u32>(arch::block());
-  const u32 item = block / args.tiles, tile = block % args.tiles;
-  u32 tile_row = tile % args.row_tiles, tile_col = tile / args.row_tiles;
-  if constexpr (P == Part::Triangle) {
-    triangle_tile(tile, args.row_tiles, tile_row, tile_col);
-    if ((args.flags & flag::UPPER) != 0) {
-      const u32 row = tile_row;
-      tile_row = tile_col;
-      tile_col = row;
-    }
-  }
-  const int first_row = static_cast<int>(tile_row) * Rows, first_col = static_cast<int>(tile_col) * Cols;
-
-  TileA a(operand_item((args.flags & flag::A_TABLE) != 0, args.a, args.a_item_bytes, item), args.lda_bytes, first_row, args.m);
-  TileB b(operand_item((args.flags & flag::B_TABLE) != 0, args.b, args.b_item_bytes, item), args.ldb_bytes, first_col, args.n);
+  const BlockPlace start = place_of<P, Rows, Cols>(static_cast<int>(arch::block()), args);
+  TileA a(operand_item((args.flags & flag::A_TABLE) != 0, args.a, args.a_item_bytes, start.item), args.lda_bytes, start.row, args.m);
+  TileB b(operand_item((args.flags & flag::B_TABLE) != 0, args.b, args.b_item_bytes, start.item), args.ldb_bytes, start.col, args.n);
   const u32 ring_address = arch::shared_address(ring);
   int left = args.k;
   auto fill = [&](int slot) {
@@ -230,9 +250,16 @@ BATCHLAS_DEVICE void product(const ProductArgs &args) {
     empty = empty + 1 == Stages ? 0 : empty + 1;
   }
 
-  const u64 c = operand_item((args.flags & flag::C_TABLE) != 0, args.c, args.c_item_bytes, item);
-  const int row = first_row + warp_row, col = first_col + warp_col;
-  write_tile<T, P, Aligned>(acc, args, c + row * u64(sizeof(T)) + col * args.ldc_bytes, args.m - row, args.n - col, tile_row == tile_col, warp_row - warp_col);
+  // Found anew, so that no register holds it during the loop.
+  const BlockPlace end = place_of<P, Rows, Cols>(arch::renamed(static_cast<int>(arch::block())), args);
+  const u64 c = operand_item((args.flags & flag::C_TABLE) != 0, args.c, args.c_item_bytes, end.item);
+  const int row = end.row + warp_row, col = end.col + warp_col;
+  const u64 corner = c + row * u64(sizeof(T)) + col * args.ldc_bytes;
+  if (P == Part::Triangle && end.row == end.col) {
+    write_tile<T, P, true, Aligned>(acc, args, corner, args.m - row, args.n - col, warp_row - warp_col);
+  } else {
+    write_tile<T, P, false, Aligned>(acc, args, corner, args.m - row, args.n - col, 0);
+  }
 }
 
 } // namespace batchlas
