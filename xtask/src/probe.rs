@@ -25,8 +25,19 @@ pub(crate) enum Scope {
 }
 
 /// What each crate ships, by architecture.
-pub(crate) const CATALOGUES: &[fn(Arch, Scope) -> Vec<Family>] =
-    &[potrf_tiny, potrf_lpanel, potri, logdet, trsm_cta, trsm_few, trsm_sg_left, staging, quench];
+pub(crate) const CATALOGUES: &[fn(Arch, Scope) -> Vec<Family>] = &[
+    potrf_tiny,
+    potrf_lpanel,
+    potri,
+    logdet,
+    trsm_cta,
+    trsm_few,
+    trsm_sg_left,
+    gemm_tile,
+    gemm_mma,
+    staging,
+    quench,
+];
 
 /// Every order on the architecture that is measured, the edges of the family on the others.
 fn potrf_tiny(arch: Arch, scope: Scope) -> Vec<Family> {
@@ -100,7 +111,7 @@ fn trsm_few(arch: Arch, scope: Scope) -> Vec<Family> {
 
 /// All of them are kernels of `cta`, whose edges are probed.
 fn trsm_sg_left(_: Arch, scope: Scope) -> Vec<Family> {
-    let orders = if scope == Scope::All { 1..=cta::MAX_N } else { 1..=0 };
+    let orders: Vec<usize> = if scope == Scope::All { (1..=cta::MAX_N).collect() } else { Vec::new() };
     let kernels =
         spelled("sg_left").flat_map(|family| sg_left::kernels(orders.clone(), &family).collect::<Vec<_>>());
     family("batchlas-trsm", "sg_left", kernels)
@@ -109,6 +120,25 @@ fn trsm_sg_left(_: Arch, scope: Scope) -> Vec<Family> {
 /// A spelling of `trsm`; that defaults are in the vocabulary is tested by batchlas-trsm.
 fn spelled(family: &str) -> impl Iterator<Item = Spelling> {
     batchlas_trsm::VOCABULARY.spelling(family).into_iter()
+}
+
+fn gemm_tile(arch: Arch, scope: Scope) -> Vec<Family> {
+    products(&batchlas_gemm::tile::FAMILY, arch, scope)
+}
+
+fn gemm_mma(arch: Arch, scope: Scope) -> Vec<Family> {
+    products(&batchlas_gemm::mma::FAMILY, arch, scope)
+}
+
+/// The largest tiles on the architecture that is measured, every eighth of them on the others.
+fn products(products: &batchlas_gemm::Family, arch: Arch, scope: Scope) -> Vec<Family> {
+    let name = arch.to_string();
+    let (sizes, step): (&[usize], usize) = match scope {
+        Scope::All => (&[32, 64], 1),
+        Scope::Subset if name == "sm_90" => (&[64], 1),
+        Scope::Subset => (&[64], 8),
+    };
+    family("batchlas-gemm", products.name, products.catalogue(&name, sizes).into_iter().step_by(step))
 }
 
 fn staging(_: Arch, _: Scope) -> Vec<Family> {

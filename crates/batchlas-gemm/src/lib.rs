@@ -11,8 +11,14 @@
 //! * A and B may be shared by the whole batch (stride 0). C must not overlap them.
 //! * An inner dimension of 0 scales C by `beta`. No workspace.
 
+mod family;
+pub mod mma;
 mod problem;
+mod product;
 mod route;
+pub mod tile;
 
+pub use family::{Family, Tiling, kernels};
 pub use problem::{GemmProblem, HerkProblem};
+pub use product::Variant;
 pub use route::{GEMM, Gemm, HERK};

@@ -1,6 +1,8 @@
 //! Every device kernel that ships: for ahead-of-time bundles, and for warming up before the first call.
 
-use batchlas_core::{Device, Dtype, Error, Kernel, Result, Uplo};
+use batchlas_core::seam::UpdateShape;
+use batchlas_core::{Device, Dtype, Error, Kernel, Result, Trans, Uplo};
+use batchlas_gemm::Variant;
 use batchlas_kernels::Arch;
 use batchlas_kernels::cuda::{CudaQueue, Graph};
 use batchlas_potrf::{Problem, logdet, lpanel, potri, tiny};
@@ -80,6 +82,12 @@ pub fn kernels(arch: &str, orders: impl IntoIterator<Item = usize>) -> Result<Ve
         .collect())
 }
 
+/// The kernels of products on an architecture, where no table and no pin gives knobs.
+pub fn product_kernels(arch: &str) -> Vec<Kernel> {
+    let families = [&batchlas_gemm::tile::FAMILY, &batchlas_gemm::mma::FAMILY];
+    families.into_iter().flat_map(|family| family.catalogue(arch, &[32, 64])).collect()
+}
+
 /// The kernels of one pinned route of `op` at order `n` with `q` right-hand sides (where it has any) on an architecture;
 /// none for families that launch nothing of ours.
 ///
@@ -103,4 +111,37 @@ pub fn kernels_of(arch: &str, op: &str, route: &str, n: usize, q: usize) -> Resu
 fn device(arch: &str) -> Result<Device> {
     let known = arch.parse::<Arch>().ok().and_then(Arch::device);
     known.ok_or_else(|| Error::Internal(format!("nothing is known of a device of architecture {arch}")))
+}
+
+/// The kernels of one pinned route of `gemm` for one type, transpositions of A and B, and sizes `m`, `n`, `k`, batch;
+/// none for a family that launches nothing of ours.
+///
+/// # Errors
+/// The route is not a spelling of the operation.
+pub fn gemm_kernels(
+    arch: &str,
+    dtype: Dtype,
+    [trans_a, trans_b]: [Trans; 2],
+    [m, n, k, batch]: [usize; 4],
+    route: &str,
+) -> Result<Vec<Kernel>> {
+    let spelling = batchlas_gemm::GEMM.spelling(route)?;
+    let variants = [false, true].map(|aligned| Variant::gemm(dtype, trans_a, trans_b, aligned));
+    Ok(batchlas_gemm::kernels(arch, dtype, &variants, &UpdateShape { m, n, k, batch }, &spelling))
+}
+
+/// The kernels of one pinned route of `herk` for one type, transposition, and sizes `n`, `k`, batch.
+///
+/// # Errors
+/// The route is not a spelling of the operation.
+pub fn herk_kernels(
+    arch: &str,
+    dtype: Dtype,
+    trans: Trans,
+    [n, k, batch]: [usize; 3],
+    route: &str,
+) -> Result<Vec<Kernel>> {
+    let spelling = batchlas_gemm::HERK.spelling(route)?;
+    let variants = [false, true].map(|aligned| Variant::herk(dtype, trans, aligned));
+    Ok(batchlas_gemm::kernels(arch, dtype, &variants, &UpdateShape { m: n, n, k, batch }, &spelling))
 }

@@ -5,6 +5,7 @@
 
 mod inverse;
 mod lpanel;
+mod products;
 mod tiny;
 mod trsm;
 

@@ -145,6 +145,17 @@ template <int Bytes> BATCHLAS_DEVICE void copy_async(bool active, void *shared, 
                  : "memory");
   }
 }
+/// The same to a `shared_address`; `if (!active)` zeros are written and nothing is read.
+template <int Bytes> BATCHLAS_DEVICE void copy_async_or_zero(bool active, u32 shared, u64 global) {
+  static_assert(Bytes == 4 || Bytes == 8 || Bytes == 16, "cp.async moves 4, 8 or 16 bytes");
+  if constexpr (Bytes == 16) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(global), "r"(active ? Bytes : 0) : "memory");
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;" ::"r"(shared), "l"(global), "r"(active ? Bytes : 0), "n"(Bytes) : "memory");
+  }
+}
+/// An address in shared memory as the instructions take it.
+BATCHLAS_DEVICE u32 shared_address(const void *pointer) { return static_cast<u32>(__cvta_generic_to_shared(pointer)); }
 /// Closes the group of this thread's copies since the last call.
 BATCHLAS_DEVICE void commit_async() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 /// Waits until at most `Pending` of this thread's groups are under way.
