@@ -254,7 +254,7 @@ impl<'c, T: Element> Bench<'c, T> {
             let mut memory = queue.alloc(ctx.potrf_workspace(a.rb(), &options)?)?;
             events(&mut || ctx.potrf_in(a.rb_mut(), info.rb_mut(), WorkspaceMut::over(&mut memory), &options))
         } else {
-            let options = PosvOptions { uplo, route };
+            let options = PosvOptions { uplo, route, ..Default::default() };
             let mut memory = queue.alloc(ctx.posv_workspace(a.rb(), &b, false, &options)?)?;
             events(&mut || {
                 ctx.posv_in(a.rb_mut(), b.rb_mut(), info.rb_mut(), WorkspaceMut::over(&mut memory), &options)

@@ -22,37 +22,57 @@ fn compile(kernel: &Kernel) -> Result<Compiled, QueueError> {
     Ok(Compiled { entry: ptx.lowered[0].clone(), ptx: ptx.text })
 }
 
-/// Runs `tiny` on the corpus up to a size, which is what bounds the orders.
-fn check(dtype: Dtype, max_elements: usize) {
+/// Runs `tiny` of an operation on the corpus up to a size, which is what bounds the orders; at least `least` instances.
+fn check(op: &str, dtype: Dtype, max_elements: usize, least: usize) {
     let queue = SimQueue::new(ARCH, DeviceConfig::default(), compile);
     let ctx = Context::on(Box::new(queue), Environment::default()).expect("a context");
     let filter = Filter {
-        ops: vec!["potrf".into()],
+        ops: vec![op.into()],
         families: vec!["tiny".into()],
         dtypes: vec![dtype],
         max_elements: Some(max_elements),
     };
     let report = run(&ctx, &Corpus::committed().expect("a well-formed corpus"), &filter).expect("a run");
     assert!(report.ok(), "{report}");
-    assert!(report.lines.iter().all(|line| line.ran > 60), "{report}");
+    assert!(report.lines.iter().all(|line| line.ran >= least), "{report}");
 }
 
 #[test]
 fn tiny_f32_is_clean_and_right() {
-    check(Dtype::F32, 3 * 17 * 17);
+    check("potrf", Dtype::F32, 3 * 17 * 17, 60);
 }
 
 #[test]
 fn tiny_f64_is_clean_and_right() {
-    check(Dtype::F64, 3 * 9 * 9);
+    check("potrf", Dtype::F64, 3 * 9 * 9, 60);
 }
 
 #[test]
 fn tiny_c32_is_clean_and_right() {
-    check(Dtype::C32, 3 * 9 * 9);
+    check("potrf", Dtype::C32, 3 * 9 * 9, 60);
 }
 
 #[test]
 fn tiny_c64_is_clean_and_right() {
-    check(Dtype::C64, 3 * 9 * 9);
+    check("potrf", Dtype::C64, 3 * 9 * 9, 60);
+}
+
+#[test]
+fn posv_tiny_f32_is_clean_and_right() {
+    check("posv", Dtype::F32, 3 * 17 * 17, 60);
+}
+
+#[test]
+fn posv_tiny_f64_is_clean_and_right() {
+    check("posv", Dtype::F64, 3 * 9 * 9, 60);
+}
+
+#[test]
+fn posv_tiny_c32_is_clean_and_right() {
+    check("posv", Dtype::C32, 3 * 9 * 9, 60);
+}
+
+#[test]
+fn posv_tiny_c64_is_clean_and_right() {
+    check("posv", Dtype::C64, 3 * 9 * 9, 60);
 }

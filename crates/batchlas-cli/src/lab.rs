@@ -187,13 +187,15 @@ pub(crate) fn aot(args: &Aot) -> Result<usize> {
             for entry in read_sweep(path)? {
                 let cell = &entry.cell;
                 for route in &entry.routes {
-                    let all = batchlas::kernels_of(&args.arch, cell.op.name(), route, cell.n)?;
+                    let all = batchlas::kernels_of(&args.arch, cell.op.name(), route, cell.n, cell.nrhs)?;
                     // A sweep times packed batches of one type and triangle.
                     let scalar = format!("batchlas::{},", cell.dtype);
                     let triangle =
                         if cell.uplo == batchlas::Uplo::Lower { "Uplo::Lower" } else { "Uplo::Upper" };
                     let matches = |k: &Kernel| {
-                        k.entry.contains(&scalar) && k.entry.contains(triangle) && k.entry.contains("Strided")
+                        k.entry.contains(&scalar)
+                            && k.entry.contains(triangle)
+                            && !["Pointers", "Discard"].iter().any(|other| k.entry.contains(other))
                     };
                     kernels.extend(all.into_iter().filter(matches));
                 }

@@ -15,7 +15,8 @@ mod blocked;
 mod problem;
 mod quench;
 mod route;
+pub mod tiny;
 
-pub use problem::Problem;
+pub use problem::{FactorOutput, Problem};
 pub use quench::kernels;
 pub use route::{POSV, POTRS, Posv};

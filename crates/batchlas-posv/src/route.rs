@@ -2,25 +2,27 @@
 
 use batchlas_core::seam::{FactorShape, SolveShape};
 use batchlas_core::{
-    Device, Diag, Error, Factor, InfoMut, MatBatch, MatBatchMut, PanelSolve, Queue, Ran, Result, Scalar,
-    Side, Trans, Uplo, WorkspaceMut,
+    Device, Diag, Error, Factor, InfoMut, Kernel, MatBatch, MatBatchMut, PanelSolve, Queue, QueueError, Ran,
+    Result, Scalar, Side, Trans, Uplo, WorkspaceMut,
 };
 use batchlas_select::{
     Candidate, Class, ExactField, Key, LogField, Pin, Refusal, Retired, Route, Selector, Spelling, Vocabulary,
 };
 
-use crate::blocked;
-use crate::problem::Problem;
+use crate::problem::{FactorOutput, Problem};
+use crate::{blocked, quench, tiny};
 
 const EXACT: &[ExactField] = &[ExactField { name: "uplo", values: &["L", "U"] }];
+
+const BLOCKED: Candidate = Candidate { family: "blocked", class: Class::Native, knobs: &[] };
 
 /// What a solve can be run by. There is no vendor family: children choose for themselves.
 pub static POSV: Vocabulary = Vocabulary {
     op: "posv",
-    candidates: &[Candidate { family: "blocked", class: Class::Native, knobs: &[] }],
+    candidates: &[tiny::CANDIDATE, BLOCKED],
     last_resort: &["blocked"],
     retired: &[
-        Retired { alias: "native:tiny", instead: "blocked" },
+        Retired { alias: "native:tiny", instead: "tiny" },
         Retired { alias: "native:cta", instead: "blocked" },
         Retired { alias: "native:blocked", instead: "blocked" },
     ],
@@ -35,7 +37,7 @@ pub static POSV: Vocabulary = Vocabulary {
 /// What a solve with a factor can be run by.
 pub static POTRS: Vocabulary = Vocabulary {
     op: "potrs",
-    candidates: &[Candidate { family: "blocked", class: Class::Native, knobs: &[] }],
+    candidates: &[BLOCKED],
     last_resort: &["blocked"],
     retired: &[],
     exact: EXACT,
@@ -53,6 +55,8 @@ pub struct Posv<'s, T: Scalar> {
     pub selector: &'s Selector,
     /// Route pin of this call; overrides the environment's.
     pub pin: Option<Pin>,
+    /// What becomes of the factor in `posv`.
+    pub output: FactorOutput,
     /// Factorisation.
     pub factor: Option<&'s dyn Factor<T>>,
     /// Triangular solve.
@@ -79,8 +83,9 @@ impl<'s, T: Scalar> Posv<'s, T> {
         problem: &Problem,
         family: &Spelling,
     ) -> Result<(), Refusal> {
-        match family.family() {
-            "blocked" => {
+        match (op, family.family()) {
+            ("posv", "tiny") => tiny::can_run(device, problem, family),
+            (_, "blocked") => {
                 let Problem { uplo, n, nrhs, batch, .. } = *problem;
                 if let (Some(factor), "posv") = (self.factor, op) {
                     factor.can_factor(device, &FactorShape { uplo, n, batch })?;
@@ -91,7 +96,7 @@ impl<'s, T: Scalar> Posv<'s, T> {
                 }
                 Ok(())
             }
-            other => Err(format!("{op} has no family {other}").into()),
+            (op, other) => Err(format!("{op} has no family {other}").into()),
         }
     }
 
@@ -101,9 +106,13 @@ impl<'s, T: Scalar> Posv<'s, T> {
         device: &Device,
         problem: &Problem,
         key: &'a Key,
+        refused: &[(Spelling, Refusal)],
     ) -> Result<Route<'a>> {
         Ok(self.selector.route(vocabulary, problem.dtype, device, key, self.pin, |family| {
-            self.can_run(vocabulary.op, device, problem, family)
+            match refused.iter().find(|(spelling, _)| spelling == family) {
+                Some((_, refusal)) => Err(refusal.clone()),
+                None => self.can_run(vocabulary.op, device, problem, family),
+            }
         })?)
     }
 
@@ -129,7 +138,28 @@ impl<'s, T: Scalar> Posv<'s, T> {
         if problem.is_empty() {
             return Ok(0);
         }
-        blocked::workspace_bytes(&problem, self.factor()?.factor_workspace(queue, uplo, a)?, info_absent)
+        let key = Self::key(&POSV, &problem)?;
+        match self.route(&POSV, queue.device(), &problem, &key, &[])?.family() {
+            "tiny" => Ok(0),
+            _ => {
+                let factor = self.factor()?.factor_workspace(queue, uplo, a)?;
+                blocked::workspace_bytes(&problem, factor, info_absent)
+            }
+        }
+    }
+
+    /// The device kernels that `posv` itself would launch for a problem, whatever becomes of the factor; those of its
+    /// children are not among them.
+    ///
+    /// # Errors
+    /// Nothing can run the problem; a bad pin.
+    pub fn kernels(&self, device: &Device, problem: &Problem) -> Result<Vec<Kernel>> {
+        let key = Self::key(&POSV, problem)?;
+        let route = self.route(&POSV, device, problem, &key, &[])?;
+        Ok(match route.family() {
+            "tiny" => tiny::kernels(problem, &route.choice().spelling).collect(),
+            _ => quench::kernels().collect(),
+        })
     }
 
     /// Factors `A` in place and replaces B by X; `info` per item.
@@ -141,10 +171,10 @@ impl<'s, T: Scalar> Posv<'s, T> {
         &self,
         queue: &dyn Queue,
         uplo: Uplo,
-        a: MatBatchMut<'_, T>,
-        b: MatBatchMut<'_, T>,
+        mut a: MatBatchMut<'_, T>,
+        mut b: MatBatchMut<'_, T>,
         mut info: InfoMut<'_>,
-        workspace: WorkspaceMut<'_>,
+        mut workspace: WorkspaceMut<'_>,
     ) -> Result<Ran> {
         let problem = Problem::new("posv", uplo, &a.rb(), &b, queue.device().place)?;
         info.validate("posv", problem.batch, queue.device().place)?;
@@ -152,12 +182,28 @@ impl<'s, T: Scalar> Posv<'s, T> {
             info.clear(queue)?;
             return Ok(Ran::nothing("posv"));
         }
-        let (factor, solve) = (self.factor()?, self.solve("posv")?);
         let key = Self::key(&POSV, &problem)?;
-        self.route(&POSV, queue.device(), &problem, &key)?.run(|family| match family.family() {
-            "blocked" => blocked::posv(queue, factor, solve, &problem, a, b, info, workspace),
-            other => Err(Error::Internal(format!("posv chose {other}, which it cannot run"))),
-        })
+        let mut refused = Vec::new();
+        loop {
+            let route = self.route(&POSV, queue.device(), &problem, &key, &refused)?;
+            let family = route.choice().spelling;
+            let (a, b, info) = (a.rb_mut(), b.rb_mut(), info.rb_mut());
+            let ran = route.run(|family| match family.family() {
+                "tiny" => tiny::run(queue, &problem, self.output, a, b, info, family),
+                "blocked" => {
+                    let (factor, solve) = (self.factor()?, self.solve("posv")?);
+                    blocked::posv(queue, factor, solve, &problem, a, b, info, workspace.rb_mut())
+                }
+                other => Err(Error::Internal(format!("posv chose {other}, which it cannot run"))),
+            });
+            match ran {
+                // The compiled kernel broke its promise: the next candidate's turn. An exact pin has none and says so.
+                Err(Error::Queue(QueueError::Refused { entry, source })) => {
+                    refused.push((family, format!("`{entry}` is refused: {source}").into()));
+                }
+                done => return done,
+            }
+        }
     }
 
     /// Replaces B by the solution of `A X = B`, given the Cholesky factor of A in the triangle `uplo`. A may be shared
@@ -178,7 +224,7 @@ impl<'s, T: Scalar> Posv<'s, T> {
         }
         let solve = self.solve("potrs")?;
         let key = Self::key(&POTRS, &problem)?;
-        self.route(&POTRS, queue.device(), &problem, &key)?.run(|family| match family.family() {
+        self.route(&POTRS, queue.device(), &problem, &key, &[])?.run(|family| match family.family() {
             "blocked" => {
                 let mut ran = Ran::leaf("potrs", "blocked");
                 ran.children.extend(blocked::potrs(queue, solve, uplo, a, b)?);

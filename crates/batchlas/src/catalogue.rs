@@ -3,6 +3,8 @@
 use batchlas_core::{Dtype, Error, Kernel, Result, Uplo};
 use batchlas_kernels::cuda::{CudaQueue, Graph};
 use batchlas_potrf::{Problem, tiny};
+use batchlas_select::Spelling;
+use batchlas_vendor::Element;
 use num_complex::Complex;
 
 use crate::context::Context;
@@ -16,6 +18,8 @@ pub struct Call {
     pub uplo: Uplo,
     /// Order.
     pub n: usize,
+    /// Right-hand sides of a solve; 0 for a factorisation alone.
+    pub nrhs: usize,
     /// Number of items: the tables choose by it.
     pub batch: usize,
 }
@@ -30,18 +34,30 @@ impl Context {
     pub fn prepare(&self, calls: &[Call]) -> Result<usize> {
         let Some(cuda) = self.queue().as_any().downcast_ref::<CudaQueue>() else { return Ok(0) };
         let mut kernels: Vec<Kernel> = batchlas_vendor::kernels().chain(batchlas_posv::kernels()).collect();
-        for &Call { dtype, uplo, n, batch } in calls.iter().filter(|call| call.n > 0 && call.batch > 0) {
-            let (problem, device) = (Problem { dtype, uplo, n, batch }, self.device());
+        for &Call { dtype, uplo, n, nrhs, batch } in calls.iter().filter(|call| call.n > 0 && call.batch > 0)
+        {
+            let solve = batchlas_posv::Problem { dtype, uplo, n, nrhs, batch };
             kernels.extend(match dtype {
-                Dtype::F32 => self.potrf_with::<f32>(None).kernels(device, &problem),
-                Dtype::F64 => self.potrf_with::<f64>(None).kernels(device, &problem),
-                Dtype::C32 => self.potrf_with::<Complex<f32>>(None).kernels(device, &problem),
-                Dtype::C64 => self.potrf_with::<Complex<f64>>(None).kernels(device, &problem),
+                Dtype::F32 => self.launched::<f32>(&solve),
+                Dtype::F64 => self.launched::<f64>(&solve),
+                Dtype::C32 => self.launched::<Complex<f32>>(&solve),
+                Dtype::C64 => self.launched::<Complex<f64>>(&solve),
             }?);
         }
         cuda.prepare(&kernels)?;
         self.prepare_vendor()?;
         Ok(kernels.len())
+    }
+
+    /// The kernels of a factorisation, and of a solve if there are right-hand sides.
+    fn launched<T: Element>(&self, solve: &batchlas_posv::Problem) -> Result<Vec<Kernel>> {
+        let &batchlas_posv::Problem { dtype, uplo, n, nrhs, batch } = solve;
+        let problem = Problem { dtype, uplo, n, batch };
+        let mut kernels = self.potrf_with::<T>(None).kernels(self.device(), &problem)?;
+        if nrhs > 0 {
+            kernels.extend(self.posv_with::<T, _>(None, |posv| posv.kernels(self.device(), solve))?);
+        }
+        Ok(kernels)
     }
 
     /// Records what `work` enqueues into a CUDA graph instead of running it. Kernels must have been prepared, and
@@ -58,30 +74,43 @@ impl Context {
 }
 
 /// The kernels that calls can need on an architecture (`sm_90`), for orders of `tiny` in `orders` (of 1 to
-/// [`tiny::MAX_N`]), where no table and no pin gives knobs.
+/// [`tiny::MAX_N`]) and at most one right-hand side, where no table and no pin gives knobs.
 ///
 /// # Errors
 /// None, unless a vocabulary is inconsistent, which a test excludes.
 pub fn kernels(arch: &str, orders: impl IntoIterator<Item = usize>) -> Result<Vec<Kernel>> {
     let family = batchlas_potrf::VOCABULARY.spelling("tiny")?;
+    let solve = batchlas_posv::POSV.spelling("tiny")?;
     let small = orders.into_iter().filter(|n| (1..=tiny::MAX_N).contains(n)).collect::<Vec<_>>();
+    let solves = small.clone().into_iter().flat_map(|n| posv_tiny(n, 1, &solve).collect::<Vec<_>>());
     Ok(tiny::kernels(arch, small, &family)
+        .chain(solves)
         .chain(batchlas_vendor::kernels())
         .chain(batchlas_posv::kernels())
         .collect())
 }
 
-/// The kernels of one pinned route of `op` at order `n` on an architecture; none for families that launch nothing of
+/// The kernels of one pinned route of `op` at order `n` with `nrhs` right-hand sides on an architecture; none for families that launch nothing of
 /// ours.
 ///
 /// # Errors
 /// The route is not a spelling of the operation.
-pub fn kernels_of(arch: &str, op: &str, route: &str, n: usize) -> Result<Vec<Kernel>> {
+pub fn kernels_of(arch: &str, op: &str, route: &str, n: usize, nrhs: usize) -> Result<Vec<Kernel>> {
     let vocabulary = crate::VOCABULARIES.iter().find(|v| v.op == op);
     let vocabulary = vocabulary.ok_or_else(|| Error::Internal(format!("there is no operation {op}")))?;
     let family = vocabulary.spelling(route)?;
     Ok(match (op, family.family()) {
         ("potrf", "tiny") => tiny::kernels(arch, [n], &family).collect(),
+        ("posv", "tiny") => posv_tiny(n, nrhs, &family).collect(),
         _ => Vec::new(),
+    })
+}
+
+/// The kernels of posv's `tiny` at one size: all types, both triangles.
+fn posv_tiny(n: usize, nrhs: usize, family: &Spelling) -> impl Iterator<Item = Kernel> {
+    let types = Dtype::ALL.into_iter().flat_map(|dtype| Uplo::ALL.iter().map(move |&uplo| (dtype, uplo)));
+    types.flat_map(move |(dtype, uplo)| {
+        let problem = batchlas_posv::Problem { dtype, uplo, n, nrhs, batch: 1 };
+        batchlas_posv::tiny::kernels(&problem, family)
     })
 }

@@ -3,6 +3,7 @@
 use batchlas_core::{
     Buffer, Factor, InfoMut, MatBatch, MatBatchMut, PanelSolve, Ran, Result, TrailingUpdate, WorkspaceMut,
 };
+use batchlas_posv::Posv;
 use batchlas_select::{Pin, Vocabulary};
 use batchlas_vendor::Element;
 
@@ -67,8 +68,8 @@ impl Context {
         self.potrf_with(pin).factor_workspace(self.queue(), options.uplo, a)
     }
 
-    /// Solves `A X = B` for every item: `a` (`n x n`, Hermitian positive definite) is factored in place, `b`
-    /// (`n x nrhs`) is replaced by X. `n^3/3 + 2 n^2 nrhs` multiply-adds per item. A failed item's `b` is left
+    /// Solves `A X = B` for every item: `a` (`n x n`, Hermitian positive definite) is factored in place (unless
+    /// [`PosvOptions::factor`] says that nobody needs the factor), `b` (`n x nrhs`) is replaced by X. `n^3/3 + 2 n^2 nrhs` multiply-adds per item. A failed item's `b` is left
     /// unchanged.
     ///
     /// # Errors
@@ -97,7 +98,10 @@ impl Context {
         options: &PosvOptions,
     ) -> Result<Ran> {
         let pin = pin(&batchlas_posv::POSV, options.route.as_ref())?;
-        self.posv_with(pin, |posv| posv.posv(self.queue(), options.uplo, a, b, info, workspace))
+        self.posv_with(pin, |posv| {
+            let posv = Posv { output: options.factor, ..*posv };
+            posv.posv(self.queue(), options.uplo, a, b, info, workspace)
+        })
     }
 
     /// Bytes of workspace that [`Context::posv_in`] needs; `info_absent` says whether it will be called without `info`.

@@ -143,7 +143,7 @@ impl Instance<'_> {
                 let mut memory = workspace(ctx.potrf_workspace(a.rb(), &options)?)?;
                 ctx.potrf_in(a, span, WorkspaceMut::over(&mut memory), &options)
             } else {
-                let options = PosvOptions { uplo, route };
+                let options = PosvOptions { uplo, route, ..Default::default() };
                 on_b.with_mut(ctx, |b| {
                     let mut memory = workspace(ctx.posv_workspace(a.rb(), &b, !with_info, &options)?)?;
                     ctx.posv_in(a, b, span, WorkspaceMut::over(&mut memory), &options)

@@ -1,0 +1,251 @@
+//! `tiny`: factorisation and both solves in one launch, the matrix in registers, orders up to 64, any number of
+//! right-hand sides, no scratch.
+//!
+//! `lanes` lanes of a warp share one system, so a warp holds `32 / lanes` of them; right-hand sides are solved `rhs` at a
+//! time. The factor is bit-identical to that of potrf's family of the same name. Geometry and argument list of
+//! `cuda/tiny.cuh`, which has the algorithm.
+#![allow(unsafe_code)]
+
+use batchlas_core::{
+    ArgumentError, Device, Dtype, InfoMut, Kernel, KernelSource, Launch, MatBatchMut, Promise, Queue, Ran,
+    Result, Scalar, Uplo,
+};
+use batchlas_select::{Candidate, Class, Knob, Refusal, Spelling, Values};
+use bytemuck::{Pod, Zeroable};
+
+use crate::problem::{FactorOutput, Problem};
+
+/// Largest order.
+pub const MAX_N: usize = 32;
+
+static SOURCE: KernelSource =
+    KernelSource { name: "batchlas-posv/cuda/tiny.cuh", text: include_str!("../cuda/tiny.cuh") };
+
+/// Threads of a warp.
+const WARP: u32 = 32;
+
+/// The family and its knobs. Each knob that is left out is decided by [`Knobs::new`].
+pub(crate) const CANDIDATE: Candidate = Candidate {
+    family: "tiny",
+    class: Class::Native,
+    knobs: &[
+        Knob { name: "lanes", values: Values::OneOf(&[1, 2, 4, 8, 16, 32]), required: false },
+        Knob { name: "rhs", values: Values::OneOf(&[1, 2, 4, 8]), required: false },
+        Knob { name: "pace", values: Values::Words(&["free", "stepwise"]), required: false },
+        Knob { name: "store", values: Values::Words(&["eager", "late"]), required: false },
+        Knob { name: "warps", values: Values::OneOf(&[1, 2, 4, 8]), required: false },
+        Knob { name: "blocks", values: Values::Range { min: 1, max: 16, step: 1 }, required: false },
+    ],
+};
+
+/// A batch of matrices, distances in bytes (`Operand` of the text).
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+struct Operand {
+    address: u64,
+    stride: u64,
+    offset: u64,
+    ld: u64,
+}
+
+/// Stride that says that an address is that of a table (`TABLE` of the text).
+const TABLE: u64 = u64::MAX;
+
+impl Operand {
+    fn new<T: Scalar>(view: &MatBatchMut<'_, T>) -> Operand {
+        let bytes = size_of::<T>() as u64;
+        let (address, offset) = view.address();
+        Operand {
+            address,
+            stride: view.stride().map_or(TABLE, |stride| stride as u64 * bytes),
+            offset: offset as u64 * bytes,
+            ld: view.ld() as u64 * bytes,
+        }
+    }
+
+    /// Whether every column of every item starts on a 16-byte boundary.
+    fn is_aligned(&self) -> bool {
+        self.stride != TABLE && [self.address, self.stride, self.ld].iter().all(|x| x.is_multiple_of(16))
+    }
+}
+
+/// The kernel's one parameter (`PosvTinyArgs` of the text).
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+struct Args {
+    a: Operand,
+    b: Operand,
+    nrhs: u64,
+    batch: u64,
+    info: u64,
+}
+
+/// One setting of the family's knobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Knobs {
+    /// Lanes that share a system.
+    pub lanes: u32,
+    /// Right-hand sides that are solved at a time.
+    pub rhs: u32,
+    /// Whether the compiler may mix the work of several columns.
+    pub free: bool,
+    /// Whether the factor is stored at the end; otherwise each column as soon as it is final.
+    pub late: bool,
+    /// Warps of a work-group. Nothing is shared between them.
+    pub warps: u32,
+    /// Work-groups per multiprocessor that the register allocation must allow.
+    pub blocks: u32,
+}
+
+impl Knobs {
+    /// The knobs of a spelling; what it leaves out is set so that every order compiles without a frame or a spill.
+    pub fn new(dtype: Dtype, n: usize, nrhs: usize, family: &Spelling) -> Knobs {
+        let word = |name, given: &str| family.knob(name).map(|value| value.to_string() == given);
+        Knobs {
+            lanes: family.int("lanes").unwrap_or(default_lanes(dtype, n)),
+            rhs: family.int("rhs").unwrap_or(default_rhs(dtype, n, nrhs)),
+            free: word("pace", "free").unwrap_or(n <= 4),
+            late: word("store", "late").unwrap_or(false),
+            warps: family.int("warps").unwrap_or(4),
+            blocks: family.int("blocks").unwrap_or(1),
+        }
+    }
+
+    fn threads(&self) -> u32 {
+        WARP * self.warps
+    }
+
+    /// Systems of one work-group.
+    fn per_group(&self) -> u32 {
+        self.threads() / self.lanes
+    }
+
+    /// Bytes of shared memory of one work-group: `Columns` of the text, which asserts the same number.
+    fn shared_bytes(&self, dtype: Dtype, n: usize) -> u32 {
+        if self.lanes == 1 {
+            return 0;
+        }
+        let (bytes, lanes) = (dtype.bytes() as u32, self.lanes);
+        let rows = (n as u32).next_multiple_of(lanes);
+        let pitch = |slot: u32| 16 * (((rows - slot * lanes) * bytes).div_ceil(16) | 1);
+        let columns: u32 = (0..rows / lanes).map(|slot| lanes * pitch(slot)).sum();
+        let span = lanes * bytes;
+        let phase = if (16..128).contains(&span) { span } else { 16 };
+        self.per_group() * ((columns.saturating_sub(phase)).next_multiple_of(128) + phase)
+    }
+}
+
+/// Few rows per lane for wide types, so that the tile stays within the register budget; at most one idle lane row.
+fn default_lanes(dtype: Dtype, n: usize) -> u32 {
+    let rows = if dtype == Dtype::C64 { 1 } else { 2 };
+    n.div_ceil(rows).next_power_of_two().clamp(1, WARP as usize) as u32
+}
+
+/// All right-hand sides at once as long as registers and the instruction cache take it.
+fn default_rhs(dtype: Dtype, n: usize, nrhs: usize) -> u32 {
+    let most = match dtype {
+        Dtype::F32 | Dtype::F64 => 8,
+        Dtype::C32 | Dtype::C64 if n <= 16 => 4,
+        Dtype::C32 | Dtype::C64 => 2,
+    };
+    nrhs.next_power_of_two().clamp(1, most) as u32
+}
+
+/// The kernel of one setting. `aligned`: all columns of A start on 16 bytes, which only a single lane profits from.
+pub fn kernel(problem: &Problem, output: FactorOutput, aligned: bool, knobs: &Knobs) -> Kernel {
+    let Problem { dtype, uplo, n, nrhs, .. } = *problem;
+    let scalar = dtype.name();
+    let uplo = if uplo == Uplo::Lower { "Lower" } else { "Upper" };
+    let pace = if knobs.free { "Free" } else { "Stepwise" };
+    let output = match output {
+        FactorOutput::Discarded => "Discard",
+        FactorOutput::Stored if knobs.late => "Late",
+        FactorOutput::Stored => "Eager",
+    };
+    let aligned = aligned && knobs.lanes == 1;
+    let Knobs { lanes, rhs, warps, blocks, .. } = *knobs;
+    let (slices, shared) = (nrhs > rhs as usize, knobs.shared_bytes(dtype, n));
+    Kernel {
+        source: &SOURCE,
+        entry: format!(
+            "batchlas::posv_tiny<batchlas::{scalar}, {n}, {lanes}, batchlas::Uplo::{uplo}, {aligned}, {rhs}, \
+             {slices}, batchlas::Output::{output}, batchlas::Pace::{pace}, {warps}, {blocks}, {shared}>"
+        ),
+        promise: Promise { threads: knobs.threads(), min_blocks: blocks, max_dynamic_shared: shared },
+    }
+}
+
+/// Every kernel that a spelling of this family launches for one type, order, number of right-hand sides and triangle.
+pub fn kernels(problem: &Problem, family: &Spelling) -> impl Iterator<Item = Kernel> + use<> {
+    let knobs = Knobs::new(problem.dtype, problem.n, problem.nrhs, family);
+    let problem = *problem;
+    // Alignment matters to a single lane only.
+    let aligned = if knobs.lanes == 1 { &[false, true][..] } else { &[false] };
+    let outputs = [FactorOutput::Stored, FactorOutput::Discarded];
+    let all = outputs.into_iter().flat_map(|output| aligned.iter().map(move |&aligned| (output, aligned)));
+    all.map(move |(output, aligned)| kernel(&problem, output, aligned, &knobs))
+}
+
+/// Whether the family serves a problem: correctness only.
+pub(crate) fn can_run(device: &Device, problem: &Problem, family: &Spelling) -> Result<(), Refusal> {
+    let Problem { dtype, n, nrhs, .. } = *problem;
+    if !device.is_gpu() || !device.has_sg32 {
+        return Err("tiny needs a GPU with 32-wide warps".into());
+    }
+    if n > MAX_N {
+        return Err(format!("n = {n}, tiny serves {dtype} to n = {MAX_N}").into());
+    }
+    if nrhs == 0 {
+        return Err("there are no right-hand sides, which tiny does not serve".into());
+    }
+    let knobs = Knobs::new(dtype, n, nrhs, family);
+    let (threads, shared, lanes) = (knobs.threads(), knobs.shared_bytes(dtype, n), knobs.lanes);
+    if device.max_work_group < threads {
+        return Err(format!("work-groups of {threads} exceed the device's {}", device.max_work_group).into());
+    }
+    if device.slm_budget < shared as usize {
+        return Err(
+            format!("{shared} bytes of shared memory exceed the device's {}", device.slm_budget).into()
+        );
+    }
+    if lanes > 1 && lanes as usize >= 2 * n {
+        return Err(format!("{lanes} lanes are more than the {n} rows of a matrix can use").into());
+    }
+    Ok(())
+}
+
+/// Enqueues factorisation and solves.
+pub(crate) fn run<T: Scalar>(
+    queue: &dyn Queue,
+    problem: &Problem,
+    output: FactorOutput,
+    a: MatBatchMut<'_, T>,
+    b: MatBatchMut<'_, T>,
+    info: InfoMut<'_>,
+    family: &Spelling,
+) -> Result<Ran> {
+    let args = Args {
+        a: Operand::new(&a),
+        b: Operand::new(&b),
+        nrhs: problem.nrhs as u64,
+        batch: problem.batch as u64,
+        info: info.address(),
+    };
+    let knobs = Knobs::new(T::DTYPE, problem.n, problem.nrhs, family);
+    let kernel = kernel(problem, output, args.a.is_aligned(), &knobs);
+    let grid = args.batch.div_ceil(knobs.per_group().into());
+    let grid = u32::try_from(grid).map_err(|_| ArgumentError::TooLarge {
+        operand: "A",
+        rows: a.rows(),
+        cols: a.cols(),
+        ld: a.ld(),
+        stride: a.stride().unwrap_or(0),
+        batch: a.batch(),
+    })?;
+    let dynamic_shared = kernel.promise.max_dynamic_shared;
+    let launch = Launch { kernel: &kernel, grid, dynamic_shared, args: bytemuck::bytes_of(&args) };
+    // SAFETY: `Args` is the parameter struct of this kernel, and its addresses are those of views and an `info` span that
+    // are exclusively borrowed for work on this queue.
+    unsafe { queue.launch(&launch)? };
+    Ok(Ran::leaf("posv", family.to_string()))
+}
