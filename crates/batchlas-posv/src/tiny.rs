@@ -249,3 +249,78 @@ pub(crate) fn run<T: Scalar>(
     unsafe { queue.launch(&launch)? };
     Ok(Ran::leaf("posv", family.to_string()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::POSV;
+    use batchlas_core::Place;
+
+    fn gpu() -> Device {
+        Device {
+            place: Place::Simulated(0),
+            arch: "sm_90".into(),
+            max_work_group: 1024,
+            has_sg32: true,
+            slm_budget: 200_000,
+            ..Device::cpu(1)
+        }
+    }
+
+    fn problem(dtype: Dtype, n: usize, nrhs: usize) -> Problem {
+        Problem { dtype, uplo: Uplo::Lower, n, nrhs, batch: 1 }
+    }
+
+    fn check(text: &str, n: usize, nrhs: usize, device: &Device) -> Result<(), String> {
+        let family = POSV.spelling(text).unwrap();
+        can_run(device, &problem(Dtype::F32, n, nrhs), &family).map_err(|refusal| refusal.to_string())
+    }
+
+    #[test]
+    fn every_order_and_number_of_right_hand_sides_runs_by_default() {
+        for n in 1..=MAX_N {
+            for nrhs in [1, 2, 3, 8, 9, 1000] {
+                assert_eq!(check("tiny", n, nrhs, &gpu()), Ok(()), "n = {n}, nrhs = {nrhs}");
+            }
+        }
+        assert!(check("tiny", MAX_N + 1, 1, &gpu()).unwrap_err().contains("tiny serves f32 to n ="));
+        assert!(check("tiny", 5, 0, &gpu()).unwrap_err().contains("no right-hand sides"));
+    }
+
+    #[test]
+    fn devices_and_knobs_without_a_kernel_are_refused() {
+        assert!(check("tiny", 4, 1, &Device::cpu(1)).is_err());
+        assert!(check("tiny", 4, 1, &Device { max_work_group: 64, ..gpu() }).unwrap_err().contains("exceed"));
+        assert_eq!(check("tiny:warps=2", 4, 1, &Device { max_work_group: 64, ..gpu() }), Ok(()));
+        assert!(check("tiny", 32, 1, &Device { slm_budget: 4096, ..gpu() }).unwrap_err().contains("shared"));
+        assert_eq!(check("tiny:lanes=8", 5, 1, &gpu()), Ok(()));
+        assert!(check("tiny:lanes=8", 4, 1, &gpu()).unwrap_err().contains("more than the 4 rows"));
+    }
+
+    #[test]
+    fn the_entry_names_every_template_parameter() {
+        let family = POSV.spelling("tiny:lanes=8:rhs=2:pace=free:store=late:warps=2:blocks=7").unwrap();
+        let of = |nrhs, output| {
+            let problem = Problem { uplo: Uplo::Upper, ..problem(Dtype::C32, 17, nrhs) };
+            kernel(&problem, output, true, &Knobs::new(Dtype::C32, 17, nrhs, &family))
+        };
+        // Slots of 8 columns, an odd number of 16-byte chunks (13, 9, 5) apart: 3456 bytes, 64 more than whole banks.
+        let stored = of(2, FactorOutput::Stored);
+        assert_eq!(
+            stored.entry,
+            "batchlas::posv_tiny<batchlas::c32, 17, 8, batchlas::Uplo::Upper, false, 2, false, \
+             batchlas::Output::Late, batchlas::Pace::Free, 2, 7, 28160>"
+        );
+        assert_eq!(stored.promise.max_dynamic_shared, 28160);
+        assert!(of(3, FactorOutput::Discarded).entry.contains("2, true, batchlas::Output::Discard"));
+    }
+
+    #[test]
+    fn a_single_lane_has_a_kernel_for_aligned_columns_and_no_shared_memory() {
+        let family = POSV.spelling("tiny:lanes=1").unwrap();
+        let all: Vec<Kernel> = kernels(&problem(Dtype::F64, 4, 1), &family).collect();
+        assert_eq!(all.len(), 4);
+        assert!(all.iter().all(|kernel| kernel.promise.max_dynamic_shared == 0));
+        assert_eq!(all.iter().filter(|kernel| kernel.entry.contains("Uplo::Lower, true, 1")).count(), 2);
+    }
+}
