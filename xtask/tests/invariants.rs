@@ -69,6 +69,7 @@ const UNSAFE: &[&str] = &[
     "crates/batchlas-kernels/src/cuda/slices.rs",
     "crates/batchlas-kernels/src/locate.rs",
     "crates/batchlas-kernels/src/nvrtc.rs",
+    "crates/batchlas-posv/src/cta.rs",
     "crates/batchlas-posv/src/quench.rs",
     "crates/batchlas-posv/src/tiny.rs",
     "crates/batchlas-potrf/src/tiny.rs",

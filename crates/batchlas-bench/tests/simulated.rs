@@ -22,13 +22,13 @@ fn compile(kernel: &Kernel) -> Result<Compiled, QueueError> {
     Ok(Compiled { entry: ptx.lowered[0].clone(), ptx: ptx.text })
 }
 
-/// Runs `tiny` of an operation on the corpus up to a size, which is what bounds the orders; at least `least` instances.
-fn check(op: &str, dtype: Dtype, max_elements: usize, least: usize) {
+/// Runs a family of an operation on the corpus up to a size, which is what bounds the orders; at least `least` instances.
+fn check(op: &str, family: &str, dtype: Dtype, max_elements: usize, least: usize) {
     let queue = SimQueue::new(ARCH, DeviceConfig::default(), compile);
     let ctx = Context::on(Box::new(queue), Environment::default()).expect("a context");
     let filter = Filter {
         ops: vec![op.into()],
-        families: vec!["tiny".into()],
+        families: vec![family.into()],
         dtypes: vec![dtype],
         max_elements: Some(max_elements),
     };
@@ -39,40 +39,54 @@ fn check(op: &str, dtype: Dtype, max_elements: usize, least: usize) {
 
 #[test]
 fn tiny_f32_is_clean_and_right() {
-    check("potrf", Dtype::F32, 3 * 17 * 17, 60);
+    check("potrf", "tiny", Dtype::F32, 3 * 17 * 17, 60);
 }
 
 #[test]
 fn tiny_f64_is_clean_and_right() {
-    check("potrf", Dtype::F64, 3 * 9 * 9, 60);
+    check("potrf", "tiny", Dtype::F64, 3 * 9 * 9, 60);
 }
 
 #[test]
 fn tiny_c32_is_clean_and_right() {
-    check("potrf", Dtype::C32, 3 * 9 * 9, 60);
+    check("potrf", "tiny", Dtype::C32, 3 * 9 * 9, 60);
 }
 
 #[test]
 fn tiny_c64_is_clean_and_right() {
-    check("potrf", Dtype::C64, 3 * 9 * 9, 60);
+    check("potrf", "tiny", Dtype::C64, 3 * 9 * 9, 60);
 }
 
 #[test]
 fn posv_tiny_f32_is_clean_and_right() {
-    check("posv", Dtype::F32, 3 * 17 * 17, 60);
+    check("posv", "tiny", Dtype::F32, 3 * 9 * 9, 60);
 }
 
 #[test]
 fn posv_tiny_f64_is_clean_and_right() {
-    check("posv", Dtype::F64, 3 * 9 * 9, 60);
+    check("posv", "tiny", Dtype::F64, 3 * 9 * 9, 60);
 }
 
 #[test]
 fn posv_tiny_c32_is_clean_and_right() {
-    check("posv", Dtype::C32, 3 * 9 * 9, 60);
+    check("posv", "tiny", Dtype::C32, 3 * 9 * 9, 60);
 }
 
 #[test]
 fn posv_tiny_c64_is_clean_and_right() {
-    check("posv", Dtype::C64, 3 * 9 * 9, 60);
+    check("posv", "tiny", Dtype::C64, 3 * 9 * 9, 60);
+}
+
+/// `cta` needs a factorisation for `posv`: potrf's `tiny`, the only one without a vendor. `potrs` needs nothing.
+#[test]
+fn posv_cta_is_clean_and_right() {
+    check("posv", "cta", Dtype::F32, 3 * 33 * 33, 60);
+    check("posv", "cta", Dtype::C64, 3 * 9 * 9, 60);
+}
+
+#[test]
+fn potrs_cta_is_clean_and_right() {
+    for dtype in Dtype::ALL {
+        check("potrs", "cta", dtype, 50 * 33 * 33, 8);
+    }
 }

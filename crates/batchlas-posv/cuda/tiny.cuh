@@ -12,27 +12,10 @@
 //
 // info as in potrf. A failed item's right-hand sides are not stored; its A holds what potrf `tiny` leaves.
 #pragma once
+#include <batchlas/operand.cuh>
 #include <batchlas/tile.cuh>
 
 namespace batchlas {
-
-/// A batch of matrices. All distances in bytes, multiples of the size of an element.
-struct Operand {
-  /// Value of `stride` that says that `address` is that of a table of item addresses.
-  static constexpr u64 TABLE = ~0ull;
-  u64 address;
-  /// From an item to the next, or TABLE.
-  u64 stride;
-  /// Added to the addresses of a table.
-  u64 offset;
-  /// From a column to the next.
-  u64 ld;
-
-  /// The address of item `i`; the table is read only if `live`.
-  BATCHLAS_DEVICE u64 item(u64 i, bool live) const {
-    return stride == TABLE ? arch::load_u64(live, address + i * sizeof(u64), 0) + offset : address + i * stride;
-  }
-};
 
 /// The operands of a launch.
 struct PosvTinyArgs {

@@ -12,6 +12,8 @@
 //! * A heterogeneous batch is refused before any choice is made, whatever is pinned.
 
 mod blocked;
+pub mod cta;
+mod operand;
 mod problem;
 mod quench;
 mod route;

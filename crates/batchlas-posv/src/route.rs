@@ -10,7 +10,7 @@ use batchlas_select::{
 };
 
 use crate::problem::{FactorOutput, Problem};
-use crate::{blocked, quench, tiny};
+use crate::{blocked, cta, quench, tiny};
 
 const EXACT: &[ExactField] = &[ExactField { name: "uplo", values: &["L", "U"] }];
 
@@ -19,11 +19,11 @@ const BLOCKED: Candidate = Candidate { family: "blocked", class: Class::Native, 
 /// What a solve can be run by. There is no vendor family: children choose for themselves.
 pub static POSV: Vocabulary = Vocabulary {
     op: "posv",
-    candidates: &[tiny::CANDIDATE, BLOCKED],
+    candidates: &[tiny::CANDIDATE, cta::CANDIDATE, BLOCKED],
     last_resort: &["blocked"],
     retired: &[
         Retired { alias: "native:tiny", instead: "tiny" },
-        Retired { alias: "native:cta", instead: "blocked" },
+        Retired { alias: "native:cta", instead: "cta" },
         Retired { alias: "native:blocked", instead: "blocked" },
     ],
     exact: EXACT,
@@ -37,7 +37,7 @@ pub static POSV: Vocabulary = Vocabulary {
 /// What a solve with a factor can be run by.
 pub static POTRS: Vocabulary = Vocabulary {
     op: "potrs",
-    candidates: &[BLOCKED],
+    candidates: &[cta::CANDIDATE, BLOCKED],
     last_resort: &["blocked"],
     retired: &[],
     exact: EXACT,
@@ -85,11 +85,13 @@ impl<'s, T: Scalar> Posv<'s, T> {
     ) -> Result<(), Refusal> {
         match (op, family.family()) {
             ("posv", "tiny") => tiny::can_run(device, problem, family),
+            (_, "cta") => {
+                self.can_factor(op, device, problem)?;
+                cta::can_run(device, problem, family)
+            }
             (_, "blocked") => {
                 let Problem { uplo, n, nrhs, batch, .. } = *problem;
-                if let (Some(factor), "posv") = (self.factor, op) {
-                    factor.can_factor(device, &FactorShape { uplo, n, batch })?;
-                }
+                self.can_factor(op, device, problem)?;
                 if let (Some(solve), true) = (self.solve, nrhs > 0) {
                     let (side, trans, diag, q) = (Side::Left, Trans::No, Diag::NonUnit, nrhs);
                     solve.can_solve(device, &SolveShape { side, uplo, trans, diag, n, q, batch })?;
@@ -97,6 +99,15 @@ impl<'s, T: Scalar> Posv<'s, T> {
                 Ok(())
             }
             (op, other) => Err(format!("{op} has no family {other}").into()),
+        }
+    }
+
+    /// Whether the factorisation of `posv` can run; `potrs` has none.
+    fn can_factor(&self, op: &str, device: &Device, problem: &Problem) -> Result<(), Refusal> {
+        let Problem { uplo, n, batch, .. } = *problem;
+        match (self.factor, op) {
+            (Some(factor), "posv") => Ok(factor.can_factor(device, &FactorShape { uplo, n, batch })?),
+            _ => Ok(()),
         }
     }
 
@@ -158,6 +169,7 @@ impl<'s, T: Scalar> Posv<'s, T> {
         let route = self.route(&POSV, device, problem, &key, &[])?;
         Ok(match route.family() {
             "tiny" => tiny::kernels(problem, &route.choice().spelling).collect(),
+            "cta" => vec![cta::kernel_of(problem, &route.choice().spelling, device.slm_budget)],
             _ => quench::kernels().collect(),
         })
     }
@@ -190,18 +202,41 @@ impl<'s, T: Scalar> Posv<'s, T> {
             let (a, b, info) = (a.rb_mut(), b.rb_mut(), info.rb_mut());
             let ran = route.run(|family| match family.family() {
                 "tiny" => tiny::run(queue, &problem, self.output, a, b, info, family),
+                "cta" => {
+                    let solves = |a: MatBatchMut<'_, T>, info: InfoMut<'_>| {
+                        Ok(vec![cta::solve(queue, &problem, a.rb(), b, info, family)?])
+                    };
+                    blocked::factor_then(
+                        queue,
+                        family,
+                        self.factor()?,
+                        &problem,
+                        a,
+                        info,
+                        workspace.rb_mut(),
+                        solves,
+                    )
+                }
                 "blocked" => {
-                    let (factor, solve) = (self.factor()?, self.solve("posv")?);
-                    blocked::posv(queue, factor, solve, &problem, a, b, info, workspace.rb_mut())
+                    let solve = self.solve("posv")?;
+                    let solves = |a: MatBatchMut<'_, T>, info: InfoMut<'_>| {
+                        blocked::solve(queue, solve, uplo, a, b, info)
+                    };
+                    blocked::factor_then(
+                        queue,
+                        family,
+                        self.factor()?,
+                        &problem,
+                        a,
+                        info,
+                        workspace.rb_mut(),
+                        solves,
+                    )
                 }
                 other => Err(Error::Internal(format!("posv chose {other}, which it cannot run"))),
             });
-            match ran {
-                // The compiled kernel broke its promise: the next candidate's turn. An exact pin has none and says so.
-                Err(Error::Queue(QueueError::Refused { entry, source })) => {
-                    refused.push((family, format!("`{entry}` is refused: {source}").into()));
-                }
-                done => return done,
+            if !note_refusal(&ran, family, &mut refused) {
+                return ran;
             }
         }
     }
@@ -216,21 +251,38 @@ impl<'s, T: Scalar> Posv<'s, T> {
         queue: &dyn Queue,
         uplo: Uplo,
         a: MatBatch<'_, T>,
-        b: MatBatchMut<'_, T>,
+        mut b: MatBatchMut<'_, T>,
     ) -> Result<Ran> {
         let problem = Problem::new("potrs", uplo, &a, &b, queue.device().place)?;
         if problem.is_empty() || problem.nrhs == 0 {
             return Ok(Ran::nothing("potrs"));
         }
-        let solve = self.solve("potrs")?;
         let key = Self::key(&POTRS, &problem)?;
-        self.route(&POTRS, queue.device(), &problem, &key, &[])?.run(|family| match family.family() {
-            "blocked" => {
-                let mut ran = Ran::leaf("potrs", "blocked");
-                ran.children.extend(blocked::potrs(queue, solve, uplo, a, b)?);
-                Ok(ran)
+        let mut refused = Vec::new();
+        loop {
+            let route = self.route(&POTRS, queue.device(), &problem, &key, &refused)?;
+            let family = route.choice().spelling;
+            let b = b.rb_mut();
+            let ran = route.run(|family| match family.family() {
+                "cta" => cta::solve(queue, &problem, a, b, InfoMut::absent(), family),
+                "blocked" => {
+                    let mut ran = Ran::leaf("potrs", "blocked");
+                    ran.children.extend(blocked::potrs(queue, self.solve("potrs")?, uplo, a, b)?);
+                    Ok(ran)
+                }
+                other => Err(Error::Internal(format!("potrs chose {other}, which it cannot run"))),
+            });
+            if !note_refusal(&ran, family, &mut refused) {
+                return ran;
             }
-            other => Err(Error::Internal(format!("potrs chose {other}, which it cannot run"))),
-        })
+        }
     }
+}
+
+/// Whether a family's compiled kernel broke its promise; it is then noted, and the next candidate has its turn. An exact
+/// pin has none and says so.
+fn note_refusal(ran: &Result<Ran>, family: Spelling, refused: &mut Vec<(Spelling, Refusal)>) -> bool {
+    let Err(Error::Queue(QueueError::Refused { entry, source })) = ran else { return false };
+    refused.push((family, format!("`{entry}` is refused: {source}").into()));
+    true
 }

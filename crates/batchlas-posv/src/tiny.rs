@@ -13,6 +13,7 @@ use batchlas_core::{
 use batchlas_select::{Candidate, Class, Knob, Refusal, Spelling, Values};
 use bytemuck::{Pod, Zeroable};
 
+use crate::operand::Operand;
 use crate::problem::{FactorOutput, Problem};
 
 /// Largest order.
@@ -37,37 +38,6 @@ pub(crate) const CANDIDATE: Candidate = Candidate {
         Knob { name: "blocks", values: Values::Range { min: 1, max: 16, step: 1 }, required: false },
     ],
 };
-
-/// A batch of matrices, distances in bytes (`Operand` of the text).
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-struct Operand {
-    address: u64,
-    stride: u64,
-    offset: u64,
-    ld: u64,
-}
-
-/// Stride that says that an address is that of a table (`TABLE` of the text).
-const TABLE: u64 = u64::MAX;
-
-impl Operand {
-    fn new<T: Scalar>(view: &MatBatchMut<'_, T>) -> Operand {
-        let bytes = size_of::<T>() as u64;
-        let (address, offset) = view.address();
-        Operand {
-            address,
-            stride: view.stride().map_or(TABLE, |stride| stride as u64 * bytes),
-            offset: offset as u64 * bytes,
-            ld: view.ld() as u64 * bytes,
-        }
-    }
-
-    /// Whether every column of every item starts on a 16-byte boundary.
-    fn is_aligned(&self) -> bool {
-        self.stride != TABLE && [self.address, self.stride, self.ld].iter().all(|x| x.is_multiple_of(16))
-    }
-}
 
 /// The kernel's one parameter (`PosvTinyArgs` of the text).
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
@@ -225,8 +195,8 @@ pub(crate) fn run<T: Scalar>(
     family: &Spelling,
 ) -> Result<Ran> {
     let args = Args {
-        a: Operand::new(&a),
-        b: Operand::new(&b),
+        a: Operand::new(a.rb()),
+        b: Operand::new(b.rb()),
         nrhs: problem.nrhs as u64,
         batch: problem.batch as u64,
         info: info.address(),

@@ -2,6 +2,7 @@
 
 use batchlas_core::{Dtype, Error, Kernel, Result, Uplo};
 use batchlas_kernels::cuda::{CudaQueue, Graph};
+use batchlas_posv::cta;
 use batchlas_potrf::{Problem, tiny};
 use batchlas_select::Spelling;
 use batchlas_vendor::Element;
@@ -102,15 +103,18 @@ pub fn kernels_of(arch: &str, op: &str, route: &str, n: usize, nrhs: usize) -> R
     Ok(match (op, family.family()) {
         ("potrf", "tiny") => tiny::kernels(arch, [n], &family).collect(),
         ("posv", "tiny") => posv_tiny(n, nrhs, &family).collect(),
+        ("posv" | "potrs", "cta") => solves(n, nrhs).map(|p| cta::kernel_of(&p, &family, 0)).collect(),
         _ => Vec::new(),
     })
 }
 
-/// The kernels of posv's `tiny` at one size: all types, both triangles.
+/// The kernels of posv's `tiny` at one size.
 fn posv_tiny(n: usize, nrhs: usize, family: &Spelling) -> impl Iterator<Item = Kernel> {
+    solves(n, nrhs).flat_map(move |problem| batchlas_posv::tiny::kernels(&problem, family))
+}
+
+/// The solves of one size: all types, both triangles.
+fn solves(n: usize, nrhs: usize) -> impl Iterator<Item = batchlas_posv::Problem> {
     let types = Dtype::ALL.into_iter().flat_map(|dtype| Uplo::ALL.iter().map(move |&uplo| (dtype, uplo)));
-    types.flat_map(move |(dtype, uplo)| {
-        let problem = batchlas_posv::Problem { dtype, uplo, n, nrhs, batch: 1 };
-        batchlas_posv::tiny::kernels(&problem, family)
-    })
+    types.map(move |(dtype, uplo)| batchlas_posv::Problem { dtype, uplo, n, nrhs, batch: 1 })
 }
