@@ -70,6 +70,7 @@ const UNSAFE: &[&str] = &[
     "crates/batchlas-kernels/src/locate.rs",
     "crates/batchlas-kernels/src/nvrtc.rs",
     "crates/batchlas-posv/src/cta.rs",
+    "crates/batchlas-posv/src/mixed.rs",
     "crates/batchlas-posv/src/quench.rs",
     "crates/batchlas-posv/src/tiny.rs",
     "crates/batchlas-potrf/src/tiny.rs",

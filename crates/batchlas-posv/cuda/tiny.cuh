@@ -8,6 +8,9 @@
 // lane of row i reads its own column i, a chunk of rows at a time. Columns lie an odd number of 16-byte chunks apart, so that these reads of
 // different columns at one row fall on different banks. Each x_j takes one broadcast. Only warp barriers are used.
 //
+// Upper beyond order 16 passes through the same shared memory on its way in and out: a lane reads down a column of A into the rows of its own column of L,
+// and the tile is then read along its rows. Smaller orders transpose by shuffles.
+//
 // More right-hand sides than fit in registers are solved `Width` at a time, the later ones from the columns in shared memory.
 //
 // info as in potrf. A failed item's right-hand sides are not stored; its A holds what potrf `tiny` leaves.
@@ -28,7 +31,8 @@ struct PosvTinyArgs {
   u64 info;
 };
 
-/// What becomes of the factor: A's triangle receives it with each column or all at the end, or stays as it was.
+/// What becomes of the factor: A's triangle receives it with each column or all at the end (which is when a staged Upper always does), or stays as it
+/// was.
 enum class Output { Eager, Late, Discard };
 /// Whether the compiler may mix the work of several columns (more work in flight, many more registers) or finishes one before the next.
 enum class Pace { Free, Stepwise };
@@ -60,6 +64,63 @@ template <class T, int N, int P> struct Columns {
   }
   /// Where (virtual) row 0 of column `j` lies.
   static BATCHLAS_DEVICE constexpr int column(int j) { return slot(j / P) + j % P * pitch(j / P); }
+
+  /// Where this lane finds its own column of slot `r`.
+  static BATCHLAS_DEVICE T *own(T *columns, int l, int r) { return columns + slot(r) + l * pitch(r); }
+
+  /// The lower triangle S of an Upper item, by way of shared memory. `l` is this thread's lane or IDLE; `item` is the address of A(l, 0).
+  static BATCHLAS_DEVICE void load_upper(T (&a)[SLOTS][N], T *columns, int l, u64 item, u64 ld_bytes) {
+    T down[SLOTS][ROWS];
+    unroll<0, ROWS>([&](auto index) {
+      constexpr int i = decltype(index)::VALUE;
+#pragma unroll
+      for (int q = 0; q <= i / P; q++) {
+        down[q][i] = from_real<T>(0);
+        if (i < N) {
+          down[q][i] = load(static_cast<u32>(l) < static_cast<u32>(q < i / P ? P : i % P + 1), item + q * P * sizeof(T), down[q][i]);
+        }
+      }
+      item += ld_bytes;
+    });
+    arch::fence_block();
+    const int lane = Partition<P>::lane();
+#pragma unroll
+    for (int q = 0; q < SLOTS; q++) {
+#pragma unroll
+      for (int i = q * P; i < ROWS; i += W) {
+        Chunk<T, W> chunk;
+#pragma unroll
+        for (int w = 0; w < W; w++) {
+          chunk.at[w] = conj(down[q][i + w]);
+        }
+        *reinterpret_cast<Chunk<T, W> *>(own(columns, lane, q) + i) = chunk;
+      }
+    }
+    arch::sync_warp();
+#pragma unroll
+    for (int c = 0; c < N; c++) {
+#pragma unroll
+      for (int r = c / P; r < SLOTS; r++) {
+        a[r][c] = columns[column(c) + r * P + lane];
+      }
+    }
+  }
+
+  /// Rows [I, I + W) of the factor, to columns of A; `item` is the address of A(l, I), and this lane holds `root` of its row of each slot.
+  template <int I> static BATCHLAS_DEVICE void store_upper(Index<I>, T *columns, const Real<T> (&root)[SLOTS], int l, u64 item, u64 ld_bytes) {
+    const int lane = Partition<P>::lane();
+#pragma unroll
+    for (int q = 0; q <= I / P; q++) {
+      const Chunk<T, W> chunk = *reinterpret_cast<const Chunk<T, W> *>(own(columns, lane, q) + I);
+      u64 column = item;
+#pragma unroll
+      for (int i = I; i < I + W && i < N; i++) {
+        const T element = q == i / P ? select(lane == i % P, from_real<T>(root[q]), conj(chunk.at[i - I])) : conj(chunk.at[i - I]);
+        store(static_cast<u32>(l) < static_cast<u32>(q < i / P ? P : i % P + 1), column + q * P * sizeof(T), element);
+        column += ld_bytes;
+      }
+    }
+  }
 
   // From an item to the next of a warp: the rows that all items of a warp write at once fall on different banks (32 of 4 bytes), and so do the
   // chunks that they read at once.
@@ -147,6 +208,7 @@ __global__ void __launch_bounds__(arch::WARP *Warps, MinBlocks) posv_tiny(const 
   using R = Real<T>;
   constexpr int SLOTS = Tile::SLOTS;
   constexpr int W = Kept::W;
+  constexpr bool STAGED = U == Uplo::Upper && P > 1 && N > 16;
 
   extern __shared__ __align__(16) unsigned char posv_tiny_shared[];
   T *const columns = reinterpret_cast<T *>(posv_tiny_shared) + (arch::warp() * Lanes::PER_WARP + Lanes::index()) * Kept::ITEM;
@@ -161,14 +223,18 @@ __global__ void __launch_bounds__(arch::WARP *Warps, MinBlocks) posv_tiny(const 
   Rows<T, N, P, Width> rows;
   rows.load_columns(reader, first_rhs, args.b.ld, args.nrhs);
   T a[SLOTS][N];
-  Tile::load_triangle(a, reader, first, args.a.ld);
+  if constexpr (STAGED) {
+    Kept::load_upper(a, columns, reader, first, args.a.ld);
+  } else {
+    Tile::load_triangle(a, reader, first, args.a.ld);
+  }
   // Stores compute their addresses and predicates anew instead of keeping those of the loads.
   const u64 out = arch::renamed(first);
   u64 rhs = arch::renamed(first_rhs);
   int writer = arch::renamed(reader);
 
   i32 info = 0;
-  R inverse[SLOTS];
+  R inverse[SLOTS], root[SLOTS];
   u64 column = out;
   unroll<0, N>([&](auto column_index) {
     constexpr int j = decltype(column_index)::VALUE;
@@ -216,16 +282,26 @@ __global__ void __launch_bounds__(arch::WARP *Warps, MinBlocks) posv_tiny(const 
         }
       }
 
-      if constexpr (Out != Output::Discard) {
+      if constexpr (STAGED && Out != Output::Discard) {
+        root[r0] = j % P == 0 ? p.root : select(l == j % P, p.root, root[r0]);
+      } else if constexpr (Out != Output::Discard) {
         a[r0][j] = select(l == j % P, from_real<T>(p.root), a[r0][j]);
       }
-      if constexpr (Out == Output::Eager) {
+      if constexpr (Out == Output::Eager && !STAGED) {
         Tile::store_final(a, column_index, writer, out, column, args.a.ld);
         column += args.a.ld;
       }
     }
   });
-  if constexpr (Out == Output::Late) {
+  if constexpr (STAGED && Out != Output::Discard) {
+    unroll<0, (N + W - 1) / W>([&](auto chunk_index) {
+      constexpr int i = decltype(chunk_index)::VALUE * W;
+      if (Rate == Pace::Free || args.a.ld > i * sizeof(T)) {
+        Kept::store_upper(Index<i>(), columns, root, writer, column, args.a.ld);
+        column += W * args.a.ld;
+      }
+    });
+  } else if constexpr (Out == Output::Late) {
     unroll<0, N>([&](auto column_index) {
       Tile::store_final(a, column_index, writer, out, column, args.a.ld);
       column += args.a.ld;
@@ -235,10 +311,11 @@ __global__ void __launch_bounds__(arch::WARP *Warps, MinBlocks) posv_tiny(const 
 
   // A failed item keeps its right-hand sides.
   writer = info == 0 ? writer : IDLE;
+  // Rows that do not exist read the last one's column.
   const T *own[SLOTS];
 #pragma unroll
   for (int r = 0; r < SLOTS; r++) {
-    own[r] = columns + Kept::slot(r) + (N - r * P < P ? min(l, N - 1 - r * P) : l) * Kept::pitch(r);
+    own[r] = Kept::own(columns, N - r * P < P ? min(l, N - 1 - r * P) : l, r);
   }
   const auto backward = [&] {
     rows.scale_rows(inverse);

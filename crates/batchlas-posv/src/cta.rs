@@ -22,9 +22,14 @@ static SOURCE: KernelSource =
 const WARP: usize = 32;
 /// Elements from a column of a block in shared memory to the next (`PITCH` of the text).
 const PITCH: usize = WARP + 1;
-/// Shared memory that every kernel may ask for. What needs more is promised the device's budget: a promise is part of a
-/// kernel's identity, and one that followed the order would compile the same text once per order.
+/// Shared memory that every kernel may ask for.
 const COMMON_SHARED: usize = 48 << 10;
+
+/// The promise of a kernel that asks for `bytes` of shared memory on a device with `budget`: one of two, since a promise
+/// is part of a kernel's identity, and one that followed the order would compile the same text once per order.
+pub(crate) fn promised_shared(bytes: usize, budget: usize) -> u32 {
+    if bytes <= COMMON_SHARED { COMMON_SHARED as u32 } else { budget as u32 }
+}
 
 /// The family and its knobs. Each knob that is left out is decided by [`Knobs::new`].
 pub(crate) const CANDIDATE: Candidate = Candidate {
@@ -89,8 +94,8 @@ impl Knobs {
     }
 }
 
-/// The kernel of one setting; `shared`: the most dynamic shared memory that it may be asked for.
-fn kernel(dtype: Dtype, uplo: Uplo, knobs: &Knobs, shared: usize) -> Kernel {
+/// The kernel of one setting.
+fn kernel(dtype: Dtype, uplo: Uplo, knobs: &Knobs, max_dynamic_shared: u32) -> Kernel {
     let uplo = if uplo == Uplo::Lower { "Lower" } else { "Upper" };
     let Knobs { rhs, warps, units } = knobs;
     Kernel {
@@ -98,11 +103,7 @@ fn kernel(dtype: Dtype, uplo: Uplo, knobs: &Knobs, shared: usize) -> Kernel {
         entry: format!(
             "batchlas::potrs_cta<batchlas::{dtype}, batchlas::Uplo::{uplo}, {rhs}, {warps}, {units}>"
         ),
-        promise: Promise {
-            threads: knobs.threads() as u32,
-            min_blocks: 1,
-            max_dynamic_shared: shared.max(COMMON_SHARED) as u32,
-        },
+        promise: Promise { threads: knobs.threads() as u32, min_blocks: 1, max_dynamic_shared },
     }
 }
 
@@ -110,7 +111,7 @@ fn kernel(dtype: Dtype, uplo: Uplo, knobs: &Knobs, shared: usize) -> Kernel {
 /// per work-group.
 pub fn kernel_of(problem: &Problem, family: &Spelling, slm_budget: usize) -> Kernel {
     let knobs = Knobs::new(problem, family);
-    let shared = if knobs.shared_bytes(problem.dtype, problem.n) <= COMMON_SHARED { 0 } else { slm_budget };
+    let shared = promised_shared(knobs.shared_bytes(problem.dtype, problem.n), slm_budget);
     kernel(problem.dtype, problem.uplo, &knobs, shared)
 }
 

@@ -13,6 +13,7 @@
 
 mod blocked;
 pub mod cta;
+pub mod mixed;
 mod operand;
 mod problem;
 mod quench;

@@ -1,5 +1,5 @@
-//! `tiny`: factorisation and both solves in one launch, the matrix in registers, orders up to 64, any number of
-//! right-hand sides, no scratch.
+//! `tiny`: factorisation and both solves in one launch, the matrix in registers, orders up to 32, real types up to 48
+//! (f64) and 64 (f32), any number of right-hand sides, no scratch.
 //!
 //! `lanes` lanes of a warp share one system, so a warp holds `32 / lanes` of them; right-hand sides are solved `rhs` at a
 //! time. The factor is bit-identical to that of potrf's family of the same name. Geometry and argument list of
@@ -16,8 +16,15 @@ use bytemuck::{Pod, Zeroable};
 use crate::operand::Operand;
 use crate::problem::{FactorOutput, Problem};
 
-/// Largest order.
-pub const MAX_N: usize = 32;
+/// Largest order of a type: the largest whose kernels have no frame and fit the instruction cache. Half of the tile's
+/// registers, or of the code, is all that complex types leave.
+pub const fn max_n(dtype: Dtype) -> usize {
+    match dtype {
+        Dtype::F32 => 64,
+        Dtype::F64 => 48,
+        Dtype::C32 | Dtype::C64 => 32,
+    }
+}
 
 static SOURCE: KernelSource =
     KernelSource { name: "batchlas-posv/cuda/tiny.cuh", text: include_str!("../cuda/tiny.cuh") };
@@ -75,8 +82,8 @@ impl Knobs {
             lanes: family.int("lanes").unwrap_or(default_lanes(dtype, n)),
             rhs: family.int("rhs").unwrap_or(default_rhs(dtype, n, nrhs)),
             free: word("pace", "free").unwrap_or(n <= 4),
-            late: word("store", "late").unwrap_or(false),
-            warps: family.int("warps").unwrap_or(4),
+            late: word("store", "late").unwrap_or(n <= 8),
+            warps: family.int("warps").unwrap_or(if n <= 16 { 4 } else { 2 }),
             blocks: family.int("blocks").unwrap_or(1),
         }
     }
@@ -105,15 +112,19 @@ impl Knobs {
     }
 }
 
-/// Few rows per lane for wide types, so that the tile stays within the register budget; at most one idle lane row.
+/// Two rows per lane, so that each value read from shared memory serves two of them; one where traffic is all that counts,
+/// or where two would not fit the registers.
 fn default_lanes(dtype: Dtype, n: usize) -> u32 {
-    let rows = if dtype == Dtype::C64 { 1 } else { 2 };
-    n.div_ceil(rows).next_power_of_two().clamp(1, WARP as usize) as u32
+    let one = n <= 4 || (n <= 8 && dtype != Dtype::F32) || (n > 16 && dtype == Dtype::C64);
+    n.div_ceil(if one { 1 } else { 2 }).next_power_of_two().clamp(1, WARP as usize) as u32
 }
 
 /// All right-hand sides at once as long as registers and the instruction cache take it.
 fn default_rhs(dtype: Dtype, n: usize, nrhs: usize) -> u32 {
     let most = match dtype {
+        Dtype::F32 if n > 48 => 2,
+        Dtype::F32 if n > 32 => 4,
+        Dtype::F64 if n > 32 => 2,
         Dtype::F32 | Dtype::F64 => 8,
         Dtype::C32 | Dtype::C64 if n <= 16 => 4,
         Dtype::C32 | Dtype::C64 => 2,
@@ -162,8 +173,8 @@ pub(crate) fn can_run(device: &Device, problem: &Problem, family: &Spelling) -> 
     if !device.is_gpu() || !device.has_sg32 {
         return Err("tiny needs a GPU with 32-wide warps".into());
     }
-    if n > MAX_N {
-        return Err(format!("n = {n}, tiny serves {dtype} to n = {MAX_N}").into());
+    if n > max_n(dtype) {
+        return Err(format!("n = {n}, tiny serves {dtype} to n = {}", max_n(dtype)).into());
     }
     if nrhs == 0 {
         return Err("there are no right-hand sides, which tiny does not serve".into());
@@ -248,12 +259,12 @@ mod tests {
 
     #[test]
     fn every_order_and_number_of_right_hand_sides_runs_by_default() {
-        for n in 1..=MAX_N {
+        for n in 1..=max_n(Dtype::F32) {
             for nrhs in [1, 2, 3, 8, 9, 1000] {
                 assert_eq!(check("tiny", n, nrhs, &gpu()), Ok(()), "n = {n}, nrhs = {nrhs}");
             }
         }
-        assert!(check("tiny", MAX_N + 1, 1, &gpu()).unwrap_err().contains("tiny serves f32 to n ="));
+        assert!(check("tiny", 65, 1, &gpu()).unwrap_err().contains("tiny serves f32 to n = 64"));
         assert!(check("tiny", 5, 0, &gpu()).unwrap_err().contains("no right-hand sides"));
     }
 

@@ -88,6 +88,7 @@ pub fn kernels(arch: &str, orders: impl IntoIterator<Item = usize>) -> Result<Ve
         .chain(solves)
         .chain(batchlas_vendor::kernels())
         .chain(batchlas_posv::kernels())
+        .chain(batchlas_posv::mixed::kernels())
         .collect())
 }
 
@@ -110,7 +111,8 @@ pub fn kernels_of(arch: &str, op: &str, route: &str, n: usize, nrhs: usize) -> R
 
 /// The kernels of posv's `tiny` at one size.
 fn posv_tiny(n: usize, nrhs: usize, family: &Spelling) -> impl Iterator<Item = Kernel> {
-    solves(n, nrhs).flat_map(move |problem| batchlas_posv::tiny::kernels(&problem, family))
+    let served = solves(n, nrhs).filter(|problem| problem.n <= batchlas_posv::tiny::max_n(problem.dtype));
+    served.flat_map(move |problem| batchlas_posv::tiny::kernels(&problem, family))
 }
 
 /// The solves of one size: all types, both triangles.
