@@ -107,9 +107,8 @@ template <class T, Uplo U, int Q, int Warps> struct Unit {
     stage(K, K);
     const R diagonal = real_part(tile[l * PITCH + l]);
     const R inverse = K * ROWS + l < n ? R(1) / diagonal : R(0);
-    arch::sync_warp();
+    // This lane wrote the element, and only it reads it.
     tile[l * PITCH + l] = zero();
-    arch::sync_warp();
     T x[Q];
     read_rows(x, K);
     // Element (l, c) of the block, or (c, l) of its transpose.
@@ -159,6 +158,8 @@ template <class T, Uplo U, int Q, int Warps> struct Unit {
     }
   }
 
+  /// One barrier per block: it publishes the finished block, and what the warps removed it from a step ago. The block that warp 0 solves next is always one
+  /// that warp 0 itself removed the last one from (or loaded), so it goes ahead while the others still remove.
   template <bool Dot, bool Down> BATCHLAS_DEVICE void sweep() const {
     const int count = blocks();
 #pragma unroll 1
@@ -172,7 +173,6 @@ template <class T, Uplo U, int Q, int Warps> struct Unit {
       for (int j = k + 1 + warp; j < count; j += Warps) {
         remove<Dot>(Down ? j : count - 1 - j, K);
       }
-      sync();
     }
   }
 
@@ -187,7 +187,6 @@ template <class T, Uplo U, int Q, int Warps> struct Unit {
         address += ld_bytes;
       }
     }
-    sync();
   }
   BATCHLAS_DEVICE void store_rhs(u64 b, u64 ld_bytes, u64 count) const {
 #pragma unroll 1
@@ -205,10 +204,10 @@ template <class T, Uplo U, int Q, int Warps> struct Unit {
 template <class T, Uplo U, int Q, int Warps, int Units> __global__ void __launch_bounds__(arch::WARP *Warps *Units) potrs_cta(const PotrsCtaArgs args) {
   static_assert(Warps == 1 || Units == 1, "the warps of a unit meet at barriers of the block");
   extern __shared__ __align__(16) unsigned char potrs_cta_shared[];
-  const u64 slices = (args.nrhs + Q - 1) / Q;
+  // Blocks of the same items follow each other.
+  const u32 slices = static_cast<u32>((args.nrhs + Q - 1) / Q), block = static_cast<u32>(arch::block());
   const int unit = arch::warp() / Warps;
-  const u64 index = arch::block() * Units + unit;
-  const u64 item = index / slices, first = index % slices * Q;
+  const u64 item = u64(block / slices) * Units + unit, first = u64(block % slices) * Q;
   if (item >= args.batch || (args.info != 0 && reinterpret_cast<const i32 *>(args.info)[item] != 0)) {
     return;
   }

@@ -168,7 +168,6 @@ template <class T, Uplo U> __global__ void __launch_bounds__(arch::WARP *WARPS) 
       low[i] = demoted(r[i]);
     }
     solved = solved && largest_of_warp(largest_r) <= norm * largest_of_warp(largest_x) * 2.220446049250313e-16;
-    arch::sync_warp();
   }
   if (l == 0) {
     *state = solved ? static_cast<i32>(args.step) : args.step == args.steps ? -1 : 0;

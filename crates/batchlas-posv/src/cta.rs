@@ -157,8 +157,9 @@ pub(crate) fn solve<T: Scalar>(
         batch: problem.batch as u64,
         info: info.address(),
     };
-    let units = problem.batch as u64 * problem.nrhs.div_ceil(knobs.rhs) as u64;
-    let grid = u32::try_from(units.div_ceil(knobs.units as u64)).map_err(|_| ArgumentError::TooLarge {
+    let slices = problem.nrhs.div_ceil(knobs.rhs) as u64;
+    let blocks = slices.saturating_mul(problem.batch.div_ceil(knobs.units) as u64);
+    let grid = u32::try_from(blocks).map_err(|_| ArgumentError::TooLarge {
         operand: "B",
         rows: b.rows(),
         cols: b.cols(),

@@ -78,13 +78,17 @@ impl Knobs {
     /// The knobs of a spelling; what it leaves out is set so that every order compiles without a frame or a spill.
     pub fn new(dtype: Dtype, n: usize, nrhs: usize, family: &Spelling) -> Knobs {
         let word = |name, given: &str| family.knob(name).map(|value| value.to_string() == given);
+        let lanes = family.int("lanes").unwrap_or(default_lanes(dtype, n));
+        let rhs = family.int("rhs").unwrap_or(default_rhs(dtype, n, nrhs));
+        // Knobs that are given bring their own.
+        let tuned = family.int("lanes").is_none() && family.int("warps").is_none();
         Knobs {
-            lanes: family.int("lanes").unwrap_or(default_lanes(dtype, n)),
-            rhs: family.int("rhs").unwrap_or(default_rhs(dtype, n, nrhs)),
+            lanes,
+            rhs,
             free: word("pace", "free").unwrap_or(n <= 4),
-            late: word("store", "late").unwrap_or(n <= 8),
+            late: word("store", "late").unwrap_or(n < 16),
             warps: family.int("warps").unwrap_or(if n <= 16 { 4 } else { 2 }),
-            blocks: family.int("blocks").unwrap_or(1),
+            blocks: family.int("blocks").unwrap_or(if tuned { default_blocks(dtype, n, rhs) } else { 1 }),
         }
     }
 
@@ -112,11 +116,29 @@ impl Knobs {
     }
 }
 
-/// Two rows per lane, so that each value read from shared memory serves two of them; one where traffic is all that counts,
-/// or where two would not fit the registers.
+/// Two or three rows per lane, so that each value read from shared memory serves several; one where traffic is all that
+/// counts, or where two would not fit the registers. Edges from the ledger `posv.sm_90.jsonl`.
 fn default_lanes(dtype: Dtype, n: usize) -> u32 {
-    let one = n <= 4 || (n <= 8 && dtype != Dtype::F32) || (n > 16 && dtype == Dtype::C64);
-    n.div_ceil(if one { 1 } else { 2 }).next_power_of_two().clamp(1, WARP as usize) as u32
+    match (dtype, n) {
+        (_, 1..=4) => (n as u32).next_power_of_two(),
+        (_, 5..=6) | (Dtype::F32, 7..=8) => 4,
+        (_, 7..=16) => 8,
+        (Dtype::C64, 17..=24) => 16,
+        (Dtype::C64, _) => WARP,
+        (_, 17..=24) => 8,
+        (_, 25..=32) | (Dtype::F32, 33..=48) => 16,
+        _ => WARP,
+    }
+}
+
+/// Work-groups per multiprocessor where the register allocation can be held to more than it would take by itself, without
+/// a frame: one right-hand side, orders 17 to 32.
+fn default_blocks(dtype: Dtype, n: usize, rhs: u32) -> u32 {
+    match (dtype, n, rhs) {
+        (Dtype::F32, 25..=32, 1) => 10,
+        (Dtype::F64, 25..=32, 1) => 6,
+        _ => 1,
+    }
 }
 
 /// All right-hand sides at once as long as registers and the instruction cache take it.
