@@ -9,6 +9,7 @@ use batchlas_core::{Dtype, Kernel, Uplo};
 use batchlas_kernels::Arch;
 use batchlas_kernels::nvrtc::Nvrtc;
 use batchlas_kernels::probe::{self, DEFAULT_ARCHS, Family};
+use batchlas_posv as posv;
 use batchlas_potrf::{lpanel, tiny};
 use batchlas_select::Spelling;
 use batchlas_trsm::{cta, few, sg_left};
@@ -35,6 +36,9 @@ pub(crate) const CATALOGUES: &[fn(Arch, Scope) -> Vec<Family>] = &[
     trsm_sg_left,
     gemm_tile,
     gemm_mma,
+    posv_tiny,
+    posv_cta,
+    posv_mixed,
     staging,
     quench,
 ];
@@ -139,6 +143,49 @@ fn products(products: &batchlas_gemm::Family, arch: Arch, scope: Scope) -> Vec<F
         Scope::Subset => (&[64], 8),
     };
     family("batchlas-gemm", products.name, products.catalogue(&name, sizes).into_iter().step_by(step))
+}
+
+/// Every order with one right-hand side and with more than fit at once; in CI the edges of the family, one each.
+fn posv_tiny(arch: Arch, scope: Scope) -> Vec<Family> {
+    let edges = |dtype: Dtype| match scope {
+        Scope::All => (1..=posv::tiny::max_n(dtype)).flat_map(|n| [(n, 1), (n, 9)]).collect::<Vec<_>>(),
+        Scope::Subset if arch.to_string() == "sm_90" => {
+            vec![(1, 1), (5, 9), (17, 1), (posv::tiny::max_n(dtype), 1)]
+        }
+        Scope::Subset => vec![(17, 9)],
+    };
+    let spelling = posv::POSV.spelling("tiny").into_iter();
+    let kernels = spelling.flat_map(|family| {
+        let problems = solves()
+            .flat_map(|p| edges(p.dtype).into_iter().map(move |(n, nrhs)| posv::Problem { n, nrhs, ..p }));
+        problems.flat_map(move |problem| posv::tiny::kernels(&problem, &family)).collect::<Vec<_>>()
+    });
+    family("batchlas-posv", "tiny", kernels)
+}
+
+/// Every geometry that a default can have; in CI those of few right-hand sides.
+fn posv_cta(_: Arch, scope: Scope) -> Vec<Family> {
+    let sizes = match scope {
+        Scope::All => [32, 256, 512].iter().flat_map(|&n| [1, 2, 4, 8].map(|nrhs| (n, nrhs))).collect(),
+        Scope::Subset => vec![(32, 2)],
+    };
+    let spelling = posv::POTRS.spelling("cta").into_iter();
+    let kernels = spelling.flat_map(|family| {
+        let problems =
+            solves().flat_map(|p| sizes.iter().map(move |&(n, nrhs)| posv::Problem { n, nrhs, ..p }));
+        problems.map(|problem| posv::cta::kernel_of(&problem, &family, 0)).collect::<Vec<_>>()
+    });
+    family("batchlas-posv", "cta", kernels)
+}
+
+fn posv_mixed(_: Arch, _: Scope) -> Vec<Family> {
+    family("batchlas-posv", "mixed", posv::mixed::kernels())
+}
+
+/// All types, both triangles; the size is to be filled in.
+fn solves() -> impl Iterator<Item = posv::Problem> {
+    let types = Dtype::ALL.into_iter().flat_map(|dtype| Uplo::ALL.iter().map(move |&uplo| (dtype, uplo)));
+    types.map(|(dtype, uplo)| posv::Problem { dtype, uplo, n: 0, nrhs: 0, batch: 1 })
 }
 
 fn staging(_: Arch, _: Scope) -> Vec<Family> {

@@ -211,7 +211,7 @@ fn graph(ctx: &Context) -> Outcome {
         return Ok("no graphs on this device".into());
     }
     for n in [5, 16, 32] {
-        let call = Call { dtype: Dtype::F32, uplo: Uplo::Lower, n, batch: BATCH };
+        let call = Call { dtype: Dtype::F32, uplo: Uplo::Lower, n, nrhs: 0, batch: BATCH };
         ctx.prepare(&[call]).map_err(text)?;
         let one = definite::<f32>(n, &mut Random::new(26, n)).data;
         let pristine = ctx.upload(&one.repeat(BATCH)).map_err(text)?;

@@ -314,7 +314,7 @@ impl<T: Element> Subject for Bench<'_, T> {
                 ctx.potrf_in(a.rb_mut(), info.rb_mut(), WorkspaceMut::over(&mut memory), &options)
             })
         } else {
-            let options = PosvOptions { uplo, route };
+            let options = PosvOptions { uplo, route, ..Default::default() };
             let mut memory = queue.alloc(ctx.posv_workspace(a.rb(), &b, false, &options)?)?;
             timed(queue, || {
                 ctx.posv_in(a.rb_mut(), b.rb_mut(), info.rb_mut(), WorkspaceMut::over(&mut memory), &options)

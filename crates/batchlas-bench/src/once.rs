@@ -221,7 +221,7 @@ impl Call {
                 let mut info = Buffer::from_slice(queue, &vec![STALE_INFO; self.batch])?;
                 watch(&Operand::new("A", &a, Some(uplo), true));
                 watch(&Operand::new("B", &b, None, true));
-                let options = PosvOptions { uplo, route };
+                let options = PosvOptions { uplo, route, ..Default::default() };
                 a.with_mut(ctx, |a| {
                     b.with_mut(ctx, |b| {
                         let mut memory = queue.alloc(ctx.posv_workspace(a.rb(), &b, false, &options)?)?;

@@ -164,7 +164,8 @@ fn times(cell: &Cell, kernel: &Kernel) -> bool {
         _ => true,
     };
     let scalar = kernel.entry.contains(&format!("batchlas::{},", cell.dtype));
-    scalar && named("Uplo", &cell.uplo) && side && named("Layout", &format_args!("Strided"))
+    let kept = !kernel.entry.contains("Discard");
+    scalar && named("Uplo", &cell.uplo) && side && named("Layout", &format_args!("Strided")) && kept
 }
 
 /// The sizes of a row beside its order, and the rate of a product.

@@ -23,6 +23,7 @@ pub const HEADERS: &[Header<'static>] = embed![
     "batchlas/arch.cuh",
     "batchlas/integers.cuh",
     "batchlas/memory.cuh",
+    "batchlas/operand.cuh",
     "batchlas/partition.cuh",
     "batchlas/product.cuh",
     "batchlas/scalar.cuh",

@@ -12,10 +12,14 @@
 //! * A heterogeneous batch is refused before any choice is made, whatever is pinned.
 
 mod blocked;
+pub mod cta;
+pub mod mixed;
+mod operand;
 mod problem;
 mod quench;
 mod route;
+pub mod tiny;
 
-pub use problem::Problem;
+pub use problem::{FactorOutput, Problem};
 pub use quench::kernels;
 pub use route::{POSV, POTRS, Posv};

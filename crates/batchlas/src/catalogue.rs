@@ -6,7 +6,9 @@ use batchlas_gemm::Variant;
 use batchlas_kernels::Arch;
 use batchlas_kernels::cuda::{CudaQueue, Graph};
 use batchlas_potrf::{Problem, logdet, lpanel, potri, tiny};
+use batchlas_select::Spelling;
 use batchlas_trsm::{cta, few, sg_left};
+use batchlas_vendor::Element;
 use num_complex::Complex;
 
 use crate::context::Context;
@@ -20,6 +22,8 @@ pub struct Call {
     pub uplo: Uplo,
     /// Order.
     pub n: usize,
+    /// Right-hand sides of a solve; 0 for a factorisation alone.
+    pub nrhs: usize,
     /// Number of items: the tables choose by it.
     pub batch: usize,
 }
@@ -34,18 +38,30 @@ impl Context {
     pub fn prepare(&self, calls: &[Call]) -> Result<usize> {
         let Some(cuda) = self.queue().as_any().downcast_ref::<CudaQueue>() else { return Ok(0) };
         let mut kernels: Vec<Kernel> = batchlas_vendor::kernels().chain(batchlas_posv::kernels()).collect();
-        for &Call { dtype, uplo, n, batch } in calls.iter().filter(|call| call.n > 0 && call.batch > 0) {
-            let (problem, device) = (Problem { dtype, uplo, n, batch }, self.device());
+        for &Call { dtype, uplo, n, nrhs, batch } in calls.iter().filter(|call| call.n > 0 && call.batch > 0)
+        {
+            let solve = batchlas_posv::Problem { dtype, uplo, n, nrhs, batch };
             kernels.extend(match dtype {
-                Dtype::F32 => self.potrf_with::<f32>(None).kernels(device, &problem),
-                Dtype::F64 => self.potrf_with::<f64>(None).kernels(device, &problem),
-                Dtype::C32 => self.potrf_with::<Complex<f32>>(None).kernels(device, &problem),
-                Dtype::C64 => self.potrf_with::<Complex<f64>>(None).kernels(device, &problem),
+                Dtype::F32 => self.launched::<f32>(&solve),
+                Dtype::F64 => self.launched::<f64>(&solve),
+                Dtype::C32 => self.launched::<Complex<f32>>(&solve),
+                Dtype::C64 => self.launched::<Complex<f64>>(&solve),
             }?);
         }
         cuda.prepare(&kernels)?;
         self.prepare_vendor()?;
         Ok(kernels.len())
+    }
+
+    /// The kernels of a factorisation, and of a solve if there are right-hand sides.
+    fn launched<T: Element>(&self, solve: &batchlas_posv::Problem) -> Result<Vec<Kernel>> {
+        let &batchlas_posv::Problem { dtype, uplo, n, nrhs, batch } = solve;
+        let problem = Problem { dtype, uplo, n, batch };
+        let mut kernels = self.potrf_with::<T>(None).kernels(self.device(), &problem)?;
+        if nrhs > 0 {
+            kernels.extend(self.posv_with::<T, _>(None, |posv| posv.kernels(self.device(), solve))?);
+        }
+        Ok(kernels)
     }
 
     /// Records what `work` enqueues into a CUDA graph instead of running it. Kernels must have been prepared, and
@@ -62,7 +78,7 @@ impl Context {
 }
 
 /// The kernels that calls can need on an architecture (`sm_90`), for orders of the small families in `orders` (of 1 to
-/// [`tiny::MAX_N`]), where no table and no pin gives knobs; `few` for one right-hand side.
+/// [`tiny::MAX_N`]) and at most one right-hand side, where no table and no pin gives knobs.
 ///
 /// # Errors
 /// None, unless a vocabulary is inconsistent, which a test excludes.
@@ -72,13 +88,17 @@ pub fn kernels(arch: &str, orders: impl IntoIterator<Item = usize>) -> Result<Ve
     let (wide, narrow) = (wide?, narrow?);
     let small = orders.into_iter().filter(|n| (1..=tiny::MAX_N).contains(n)).collect::<Vec<_>>();
     let device = device(arch)?;
+    let solve = batchlas_posv::POSV.spelling("tiny")?;
+    let solves = small.iter().flat_map(|&n| posv_tiny(n, 1, &solve));
     Ok(tiny::kernels(arch, small.iter().copied(), &family)
         .chain(cta::kernels(small.iter().copied(), &wide))
         .chain(few::kernels(small.iter().copied(), &[1], &narrow))
         .chain(potri::kernels(&device))
         .chain(logdet::kernels())
+        .chain(solves)
         .chain(batchlas_vendor::kernels())
         .chain(batchlas_posv::kernels())
+        .chain(batchlas_posv::mixed::kernels())
         .collect())
 }
 
@@ -103,6 +123,10 @@ pub fn kernels_of(arch: &str, op: &str, route: &str, n: usize, q: usize) -> Resu
         ("trsm", "few") => few::kernels([n], &[q], &family).collect(),
         ("trsm", "sg_left") => sg_left::kernels([n], &family).collect(),
         ("potrf", "lpanel") => lpanel::kernels(&device(arch)?, [n], &family).collect(),
+        ("posv", "tiny") => posv_tiny(n, q, &family).collect(),
+        ("posv" | "potrs", "cta") => {
+            solves(n, q).map(|p| batchlas_posv::cta::kernel_of(&p, &family, 0)).collect()
+        }
         _ => Vec::new(),
     })
 }
@@ -144,4 +168,16 @@ pub fn herk_kernels(
     let spelling = batchlas_gemm::HERK.spelling(route)?;
     let variants = [false, true].map(|aligned| Variant::herk(dtype, trans, aligned));
     Ok(batchlas_gemm::kernels(arch, dtype, &variants, &UpdateShape { m: n, n, k, batch }, &spelling))
+}
+
+/// The kernels of posv's `tiny` at one size.
+fn posv_tiny(n: usize, nrhs: usize, family: &Spelling) -> impl Iterator<Item = Kernel> {
+    let served = solves(n, nrhs).filter(|problem| problem.n <= batchlas_posv::tiny::max_n(problem.dtype));
+    served.flat_map(move |problem| batchlas_posv::tiny::kernels(&problem, family))
+}
+
+/// The solves of one size: all types, both triangles.
+fn solves(n: usize, nrhs: usize) -> impl Iterator<Item = batchlas_posv::Problem> {
+    let types = Dtype::ALL.into_iter().flat_map(|dtype| Uplo::ALL.iter().map(move |&uplo| (dtype, uplo)));
+    types.map(move |(dtype, uplo)| batchlas_posv::Problem { dtype, uplo, n, nrhs, batch: 1 })
 }

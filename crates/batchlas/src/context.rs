@@ -5,7 +5,7 @@ use batchlas_core::{
 };
 use batchlas_gemm::Gemm;
 use batchlas_kernels::cuda::CudaQueue;
-use batchlas_posv::Posv;
+use batchlas_posv::{FactorOutput, Posv};
 use batchlas_potrf::Potrf;
 use batchlas_select::{Environment, Pin, Recorder, Selector, Vocabulary};
 use batchlas_trsm::Trsm;
@@ -184,6 +184,7 @@ impl Context {
         call: impl FnOnce(&Posv<'_, T>) -> Result<R>,
     ) -> Result<R> {
         let (factor, solve) = (self.potrf_with(None), self.trsm_with(None));
-        call(&Posv { selector: &self.selector, pin, factor: Some(&factor), solve: Some(&solve) })
+        let output = FactorOutput::default();
+        call(&Posv { selector: &self.selector, pin, output, factor: Some(&factor), solve: Some(&solve) })
     }
 }

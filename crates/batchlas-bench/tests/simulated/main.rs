@@ -5,6 +5,7 @@
 
 mod inverse;
 mod lpanel;
+mod posv;
 mod products;
 mod tiny;
 mod trsm;
@@ -84,10 +85,15 @@ fn committed() -> Corpus {
 
 /// The committed corpus up to a size: clean, right, and nothing left to the assembler.
 fn check(op: &str, family: &str, dtype: Dtype, max_elements: usize) {
+    check_at_least(60, op, family, dtype, max_elements);
+}
+
+/// [`check`], where the corpus has fewer instances.
+fn check_at_least(least: usize, op: &str, family: &str, dtype: Dtype, max_elements: usize) {
     let ctx = context();
     let report = conform(&ctx, &committed(), op, family, dtype, Some(max_elements));
     assert!(report.ok(), "{report}");
-    assert!(report.lines.iter().all(|line| line.ran > 60), "{report}");
+    assert!(report.lines.iter().all(|line| line.ran >= least), "{report}");
     every_rounding_is_spelled(&ctx);
 }
 
