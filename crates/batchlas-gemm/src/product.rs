@@ -223,10 +223,7 @@ impl<'a, T: Scalar> Product<'a, T> {
             tiles: count(tiles)?,
             flags,
         };
-        let (batch, at_once) = (batch as u64, (MAX_GRID / tiles).max(1));
-        let mut start = 0;
-        while start < batch {
-            let items = at_once.min(batch - start);
+        for (start, items) in launches(batch as u64, tiles) {
             args.address = operands.map(|x| x.address_from(start));
             let launch = Launch {
                 kernel,
@@ -237,10 +234,15 @@ impl<'a, T: Scalar> Product<'a, T> {
             // SAFETY: `Args` is the parameter struct of every kernel of this crate. Its addresses are those of views
             // that were validated against each other for this queue, and C's view is exclusively borrowed.
             unsafe { queue.launch(&launch)? };
-            start += items;
         }
         Ok(())
     }
+}
+
+/// First item and number of items of each launch, for an item of `tiles` blocks.
+fn launches(batch: u64, tiles: u64) -> impl Iterator<Item = (u64, u64)> {
+    let at_once = (MAX_GRID / tiles).max(1);
+    (0..batch.div_ceil(at_once)).map(move |i| (i * at_once, at_once.min(batch - i * at_once)))
 }
 
 #[cfg(test)]
@@ -265,6 +267,16 @@ mod tests {
             };
             assert_eq!((gemm.len(), herk.len()), counts, "{dtype}: a kernel that nothing launches");
         }
+    }
+
+    #[test]
+    fn a_batch_beyond_the_grid_takes_several_launches_and_no_item_twice() {
+        assert_eq!(launches(7, 3).collect::<Vec<_>>(), [(0, 7)]);
+        assert_eq!(launches(3, MAX_GRID).collect::<Vec<_>>(), [(0, 1), (1, 1), (2, 1)]);
+        let many: Vec<(u64, u64)> = launches(10_000_000_000, 3).collect();
+        assert!(many.iter().all(|&(_, items)| items * 3 <= MAX_GRID && items > 0));
+        assert_eq!(many.iter().map(|&(_, items)| items).sum::<u64>(), 10_000_000_000);
+        assert!(many.windows(2).all(|pair| pair[0].0 + pair[0].1 == pair[1].0));
     }
 
     #[test]
