@@ -11,8 +11,10 @@
 //!   items are not disturbed.
 //! * No workspace.
 
+mod blocked;
 mod problem;
 mod route;
 
+pub use blocked::Blocks;
 pub use problem::Problem;
 pub use route::{Trsm, VOCABULARY};

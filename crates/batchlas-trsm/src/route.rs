@@ -2,10 +2,14 @@
 
 use batchlas_core::seam::SolveShape;
 use batchlas_core::{
-    Device, Diag, Error, MatBatch, MatBatchMut, PanelSolve, Queue, Ran, Result, Scalar, Side, Trans, Uplo,
+    Device, Diag, Error, MatBatch, MatBatchMut, PanelSolve, Queue, Ran, Result, Scalar, Side, TrailingUpdate,
+    Trans, Uplo,
 };
-use batchlas_select::{Candidate, Class, ExactField, LogField, Pin, Refusal, Selector, Spelling, Vocabulary};
+use batchlas_select::{
+    Asked, Candidate, Class, ExactField, LogField, Pin, Refusal, Selector, Spelling, Vocabulary,
+};
 
+use crate::blocked;
 use crate::problem::Problem;
 
 const OP: &str = "trsm";
@@ -13,7 +17,7 @@ const OP: &str = "trsm";
 /// What a triangular solve can be run by. The work grows as `n^2 q batch`, hence the weights of the key.
 pub static VOCABULARY: Vocabulary = Vocabulary {
     op: OP,
-    candidates: &[Candidate { family: "vendor", class: Class::Vendor, knobs: &[] }],
+    candidates: &[blocked::CANDIDATE, Candidate { family: "vendor", class: Class::Vendor, knobs: &[] }],
     last_resort: &["vendor"],
     retired: &[],
     exact: &[
@@ -36,15 +40,26 @@ pub struct Trsm<'s, T: Scalar> {
     pub pin: Option<Pin>,
     /// The vendor arm, where there is one.
     pub vendor: Option<&'s dyn PanelSolve<T>>,
+    /// The product that `blocked` updates with.
+    pub update: Option<&'s dyn TrailingUpdate<T>>,
 }
 
 impl<T: Scalar> Trsm<'_, T> {
+    /// What solves the diagonal blocks of `blocked`: this operation, an exact pin taken off. It cannot call itself for
+    /// ever, since `blocked` refuses what is a single block.
+    fn leaf(&self) -> Result<Self> {
+        let asked = Asked::resolve(&VOCABULARY, self.pin, &self.selector.environment)?;
+        let pin = if asked.pin.class().is_some() { asked.pin } else { Pin::Auto };
+        Ok(Trsm { pin: Some(pin), ..*self })
+    }
+
     /// Whether a family serves a problem on a device: correctness only, never speed.
     ///
     /// # Errors
     /// The reason why not.
     pub fn can_run(&self, device: &Device, shape: &SolveShape, family: &Spelling) -> Result<(), Refusal> {
         match (family.family(), self.vendor) {
+            ("blocked", _) => blocked::can_run(device, shape, family, self.update, self),
             ("vendor", Some(vendor)) => Ok(vendor.can_solve(device, shape)?),
             ("vendor", None) => Err("no vendor arm is wired".into()),
             (other, _) => Err(format!("trsm has no family {other}").into()),
@@ -80,6 +95,10 @@ impl<T: Scalar> PanelSolve<T> for Trsm<'_, T> {
             self.can_run(device, &problem.shape, family)
         })?;
         route.run(|family| match (family.family(), self.vendor) {
+            ("blocked", _) => {
+                let update = self.update.ok_or(Error::MissingSeam { op: OP, seam: "update" })?;
+                blocked::run(queue, &problem.shape, alpha, a, b, family, update, &self.leaf()?)
+            }
             ("vendor", Some(vendor)) => vendor.solve(queue, side, uplo, trans, diag, alpha, a, b),
             (other, _) => Err(Error::Internal(format!("trsm chose {other}, which it cannot run"))),
         })
