@@ -73,6 +73,7 @@ const UNSAFE: &[&str] = &[
     "crates/batchlas-potrf/src/tiny.rs",
     "crates/batchlas-sim/src/queue.rs",
     "crates/batchlas-sim/tests/queue.rs",
+    "crates/batchlas-trsm/src/cta.rs",
     "crates/batchlas-vendor/src/cuda/factor.rs",
     "crates/batchlas-vendor/src/cuda/handle.rs",
     "crates/batchlas-vendor/src/cuda/library.rs",

@@ -22,13 +22,13 @@ fn compile(kernel: &Kernel) -> Result<Compiled, QueueError> {
     Ok(Compiled { entry: ptx.lowered[0].clone(), ptx: ptx.text })
 }
 
-/// Runs `tiny` on the corpus up to a size, which is what bounds the orders.
-fn check(dtype: Dtype, max_elements: usize) {
+/// Runs a family of an operation on the corpus up to a size, which is what bounds the orders.
+fn check(op: &str, family: &str, dtype: Dtype, max_elements: usize) {
     let queue = SimQueue::new(ARCH, DeviceConfig::default(), compile);
     let ctx = Context::on(Box::new(queue), Environment::default()).expect("a context");
     let filter = Filter {
-        ops: vec!["potrf".into()],
-        families: vec!["tiny".into()],
+        ops: vec![op.into()],
+        families: vec![family.into()],
         dtypes: vec![dtype],
         max_elements: Some(max_elements),
     };
@@ -39,20 +39,40 @@ fn check(dtype: Dtype, max_elements: usize) {
 
 #[test]
 fn tiny_f32_is_clean_and_right() {
-    check(Dtype::F32, 3 * 17 * 17);
+    check("potrf", "tiny", Dtype::F32, 3 * 17 * 17);
 }
 
 #[test]
 fn tiny_f64_is_clean_and_right() {
-    check(Dtype::F64, 3 * 9 * 9);
+    check("potrf", "tiny", Dtype::F64, 3 * 9 * 9);
 }
 
 #[test]
 fn tiny_c32_is_clean_and_right() {
-    check(Dtype::C32, 3 * 9 * 9);
+    check("potrf", "tiny", Dtype::C32, 3 * 9 * 9);
 }
 
 #[test]
 fn tiny_c64_is_clean_and_right() {
-    check(Dtype::C64, 3 * 9 * 9);
+    check("potrf", "tiny", Dtype::C64, 3 * 9 * 9);
+}
+
+#[test]
+fn cta_f32_is_clean_and_right() {
+    check("trsm", "cta", Dtype::F32, 2 * 17 * 33);
+}
+
+#[test]
+fn cta_f64_is_clean_and_right() {
+    check("trsm", "cta", Dtype::F64, 2 * 9 * 33);
+}
+
+#[test]
+fn cta_c32_is_clean_and_right() {
+    check("trsm", "cta", Dtype::C32, 2 * 9 * 33);
+}
+
+#[test]
+fn cta_c64_is_clean_and_right() {
+    check("trsm", "cta", Dtype::C64, 2 * 9 * 33);
 }

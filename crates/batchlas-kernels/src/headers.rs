@@ -25,8 +25,11 @@ pub const HEADERS: &[Header<'static>] = embed![
     "batchlas/memory.cuh",
     "batchlas/partition.cuh",
     "batchlas/scalar.cuh",
+    "batchlas/substitution.cuh",
     "batchlas/tile.cuh",
+    "batchlas/triangle.cuh",
     "batchlas/unroll.cuh",
+    "batchlas/uplo.cuh",
 ];
 
 #[cfg(test)]

@@ -12,6 +12,8 @@
 //! * No workspace.
 
 mod blocked;
+pub mod cta;
+mod operands;
 mod problem;
 mod route;
 

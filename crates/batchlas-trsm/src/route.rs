@@ -2,14 +2,15 @@
 
 use batchlas_core::seam::SolveShape;
 use batchlas_core::{
-    Device, Diag, Error, MatBatch, MatBatchMut, PanelSolve, Queue, Ran, Result, Scalar, Side, TrailingUpdate,
-    Trans, Uplo,
+    Device, Diag, Error, MatBatch, MatBatchMut, PanelSolve, Queue, QueueError, Ran, Result, Scalar, Side,
+    TrailingUpdate, Trans, Uplo,
 };
 use batchlas_select::{
     Asked, Candidate, Class, ExactField, LogField, Pin, Refusal, Selector, Spelling, Vocabulary,
 };
 
 use crate::blocked;
+use crate::cta;
 use crate::problem::Problem;
 
 const OP: &str = "trsm";
@@ -17,7 +18,11 @@ const OP: &str = "trsm";
 /// What a triangular solve can be run by. The work grows as `n^2 q batch`, hence the weights of the key.
 pub static VOCABULARY: Vocabulary = Vocabulary {
     op: OP,
-    candidates: &[blocked::CANDIDATE, Candidate { family: "vendor", class: Class::Vendor, knobs: &[] }],
+    candidates: &[
+        cta::CANDIDATE,
+        blocked::CANDIDATE,
+        Candidate { family: "vendor", class: Class::Vendor, knobs: &[] },
+    ],
     last_resort: &["vendor"],
     retired: &[],
     exact: &[
@@ -59,6 +64,7 @@ impl<T: Scalar> Trsm<'_, T> {
     /// The reason why not.
     pub fn can_run(&self, device: &Device, shape: &SolveShape, family: &Spelling) -> Result<(), Refusal> {
         match (family.family(), self.vendor) {
+            ("cta", _) => cta::can_run(device, T::DTYPE, shape, family),
             ("blocked", _) => blocked::can_run(device, shape, family, self.update, self),
             ("vendor", Some(vendor)) => Ok(vendor.can_solve(device, shape)?),
             ("vendor", None) => Err("no vendor arm is wired".into()),
@@ -81,26 +87,42 @@ impl<T: Scalar> PanelSolve<T> for Trsm<'_, T> {
         diag: Diag,
         alpha: T,
         a: MatBatch<'_, T>,
-        b: MatBatchMut<'_, T>,
+        mut b: MatBatchMut<'_, T>,
     ) -> Result<Ran> {
         let device = queue.device();
         let problem = Problem::new(side, uplo, trans, diag, &a, &b, device.place)?;
         if problem.is_empty() {
             return Ok(Ran::nothing(OP));
         }
-        let SolveShape { trans, n, q, batch, .. } = problem.shape;
-        let key =
-            VOCABULARY.key(&[side.letter(), trans.key().letter()], &[n as u64, q as u64, batch as u64])?;
-        let route = self.selector.route(&VOCABULARY, problem.dtype, device, &key, self.pin, |family| {
-            self.can_run(device, &problem.shape, family)
-        })?;
-        route.run(|family| match (family.family(), self.vendor) {
-            ("blocked", _) => {
-                let update = self.update.ok_or(Error::MissingSeam { op: OP, seam: "update" })?;
-                blocked::run(queue, &problem.shape, alpha, a, b, family, update, &self.leaf()?)
+        let shape = &problem.shape;
+        let sizes = [shape.n as u64, shape.q as u64, shape.batch as u64];
+        let key = VOCABULARY.key(&[side.letter(), shape.trans.key().letter()], &sizes)?;
+        let mut refused: Vec<(Spelling, Refusal)> = Vec::new();
+        loop {
+            let runnable = |family: &Spelling| match refused.iter().find(|(spelling, _)| spelling == family) {
+                Some((_, refusal)) => Err(refusal.clone()),
+                None => self.can_run(device, shape, family),
+            };
+            let route = self.selector.route(&VOCABULARY, problem.dtype, device, &key, self.pin, runnable)?;
+            let family = route.choice().spelling;
+            let ran = route.run(|family| match (family.family(), self.vendor) {
+                ("cta", _) => cta::run(queue, shape, alpha, a, b.rb_mut(), family),
+                ("blocked", _) => {
+                    let update = self.update.ok_or(Error::MissingSeam { op: OP, seam: "update" })?;
+                    blocked::run(queue, shape, alpha, a, b.rb_mut(), family, update, &self.leaf()?)
+                }
+                ("vendor", Some(vendor)) => {
+                    vendor.solve(queue, side, uplo, shape.trans, diag, alpha, a, b.rb_mut())
+                }
+                (other, _) => Err(Error::Internal(format!("trsm chose {other}, which it cannot run"))),
+            });
+            match ran {
+                // The compiled kernel broke its promise: the next candidate's turn. An exact pin has none and says so.
+                Err(Error::Queue(QueueError::Refused { entry, source })) => {
+                    refused.push((family, format!("`{entry}` is refused: {source}").into()));
+                }
+                done => return done,
             }
-            ("vendor", Some(vendor)) => vendor.solve(queue, side, uplo, trans, diag, alpha, a, b),
-            (other, _) => Err(Error::Internal(format!("trsm chose {other}, which it cannot run"))),
-        })
+        }
     }
 }
