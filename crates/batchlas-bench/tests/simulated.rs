@@ -76,3 +76,23 @@ fn cta_c32_is_clean_and_right() {
 fn cta_c64_is_clean_and_right() {
     check("trsm", "cta", Dtype::C64, 2 * 9 * 33);
 }
+
+#[test]
+fn fused_f32_is_clean_and_right() {
+    check("trsm", "fused", Dtype::F32, 2 * 17 * 33);
+}
+
+#[test]
+fn fused_f64_is_clean_and_right() {
+    check("trsm", "fused", Dtype::F64, 2 * 17 * 33);
+}
+
+#[test]
+fn fused_c32_is_clean_and_right() {
+    check("trsm", "fused", Dtype::C32, 2 * 17 * 33);
+}
+
+#[test]
+fn fused_c64_is_clean_and_right() {
+    check("trsm", "fused", Dtype::C64, 2 * 17 * 33);
+}

@@ -13,6 +13,7 @@
 
 mod blocked;
 pub mod cta;
+pub mod fused;
 mod operands;
 mod problem;
 mod route;

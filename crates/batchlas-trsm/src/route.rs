@@ -11,6 +11,7 @@ use batchlas_select::{
 
 use crate::blocked;
 use crate::cta;
+use crate::fused;
 use crate::problem::Problem;
 
 const OP: &str = "trsm";
@@ -20,6 +21,7 @@ pub static VOCABULARY: Vocabulary = Vocabulary {
     op: OP,
     candidates: &[
         cta::CANDIDATE,
+        fused::CANDIDATE,
         blocked::CANDIDATE,
         Candidate { family: "vendor", class: Class::Vendor, knobs: &[] },
     ],
@@ -65,6 +67,7 @@ impl<T: Scalar> Trsm<'_, T> {
     pub fn can_run(&self, device: &Device, shape: &SolveShape, family: &Spelling) -> Result<(), Refusal> {
         match (family.family(), self.vendor) {
             ("cta", _) => cta::can_run(device, T::DTYPE, shape, family),
+            ("fused", _) => fused::can_run(device, T::DTYPE, shape, family),
             ("blocked", _) => blocked::can_run(device, shape, family, self.update, self),
             ("vendor", Some(vendor)) => Ok(vendor.can_solve(device, shape)?),
             ("vendor", None) => Err("no vendor arm is wired".into()),
@@ -107,6 +110,7 @@ impl<T: Scalar> PanelSolve<T> for Trsm<'_, T> {
             let family = route.choice().spelling;
             let ran = route.run(|family| match (family.family(), self.vendor) {
                 ("cta", _) => cta::run(queue, shape, alpha, a, b.rb_mut(), family),
+                ("fused", _) => fused::run(queue, shape, alpha, a, b.rb_mut(), family),
                 ("blocked", _) => {
                     let update = self.update.ok_or(Error::MissingSeam { op: OP, seam: "update" })?;
                     blocked::run(queue, shape, alpha, a, b.rb_mut(), family, update, &self.leaf()?)

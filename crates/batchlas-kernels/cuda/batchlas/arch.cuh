@@ -40,6 +40,9 @@ BATCHLAS_DEVICE double shuffle_xor(double value, int mask) { return __shfl_xor_s
 BATCHLAS_DEVICE int renamed(int value) { return __shfl_sync(0xffffffffu, value, lane()); }
 BATCHLAS_DEVICE u64 renamed(u64 value) { return __shfl_sync(0xffffffffu, value, lane()); }
 
+/// This warp's number in its block, known by the compiler to be the same in all lanes: branches on it do not diverge.
+BATCHLAS_DEVICE int uniform_warp() { return __shfl_sync(0xffffffffu, warp(), 0); }
+
 // Arithmetic, rounded to nearest even.
 
 BATCHLAS_DEVICE float fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
@@ -157,6 +160,15 @@ BATCHLAS_DEVICE void mma_16x8x8(double (&c)[4], const double (&a)[4], const doub
   }
 #endif
 }
+/// The same in f32, of whose elements of A and B the upper 19 bits take part (TF32: 11 bits of precision); sums are f32.
+BATCHLAS_DEVICE void mma_16x8x8(float (&c)[4], const float (&a)[4], const float (&b)[2]) {
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(__float_as_uint(a[0])), "r"(__float_as_uint(a[1])), "r"(__float_as_uint(a[2])), "r"(__float_as_uint(a[3])), "r"(__float_as_uint(b[0])),
+        "r"(__float_as_uint(b[1])));
+}
+/// `x` rounded to the precision of TF32, ties away from zero.
+BATCHLAS_DEVICE float round_tf32(float x) { return __uint_as_float((__float_as_uint(x) + 0x1000u) & 0xffffe000u); }
 
 } // namespace arch
 } // namespace batchlas
