@@ -10,6 +10,7 @@ use batchlas_kernels::Arch;
 use batchlas_kernels::nvrtc::Nvrtc;
 use batchlas_kernels::probe::{self, DEFAULT_ARCHS, Family};
 use batchlas_potrf::tiny;
+use batchlas_trsm::cta;
 
 use crate::Result;
 
@@ -23,7 +24,7 @@ pub(crate) enum Scope {
 }
 
 /// What each crate ships, by architecture.
-const CATALOGUES: &[fn(Arch, Scope) -> Vec<Family>] = &[potrf_tiny, staging, quench];
+const CATALOGUES: &[fn(Arch, Scope) -> Vec<Family>] = &[potrf_tiny, trsm_cta, staging, quench];
 
 /// Every order on the architecture that is measured, the edges of the family on the others.
 fn potrf_tiny(arch: Arch, scope: Scope) -> Vec<Family> {
@@ -37,6 +38,18 @@ fn potrf_tiny(arch: Arch, scope: Scope) -> Vec<Family> {
     let kernels =
         spelling.flat_map(|family| tiny::kernels(&name, orders.clone(), &family).collect::<Vec<_>>());
     family("batchlas-potrf", "tiny", kernels)
+}
+
+/// The edges of the family, and on the architecture that is measured more of them.
+fn trsm_cta(arch: Arch, scope: Scope) -> Vec<Family> {
+    let orders: Vec<usize> = match scope {
+        Scope::All => (1..=cta::MAX_N).collect(),
+        Scope::Subset if arch.to_string() == "sm_90" => vec![1, 8, 17, cta::MAX_N],
+        Scope::Subset => vec![cta::MAX_N],
+    };
+    let spelling = batchlas_trsm::VOCABULARY.spelling("cta").into_iter();
+    let kernels = spelling.flat_map(|family| cta::kernels(orders.clone(), &family).collect::<Vec<_>>());
+    family("batchlas-trsm", "cta", kernels)
 }
 
 fn staging(_: Arch, _: Scope) -> Vec<Family> {

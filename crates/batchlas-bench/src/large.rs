@@ -2,6 +2,8 @@
 //! time per call, graphs. Each is a row of the behaviour contract.
 #![allow(unsafe_code)]
 
+mod solve;
+
 use std::time::Instant;
 
 use batchlas::{
@@ -28,6 +30,9 @@ pub fn all() -> &'static [Case] {
         ("T22 memory over a thousand calls", flat_memory),
         ("T23 host time of a call", host_time),
         ("M9 potrf in a CUDA graph", graph),
+        ("T1, T2 triangular solves of scaled identities", solve::scaled_identities),
+        ("T3 triangular solves by work-groups of several warps", solve::several_warps),
+        ("T16 triangular solves beyond 2^31 elements", solve::offsets),
     ]
 }
 

@@ -1,5 +1,6 @@
 //! The commands for people who test or measure on a GPU machine: `gpu-test`, `bench`, `aot`.
 
+use std::fmt;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -8,7 +9,7 @@ use std::time::SystemTime;
 use batchlas::{Dtype, Kernel};
 use batchlas_bench::conform::{self, Filter};
 use batchlas_bench::corpus::Corpus;
-use batchlas_bench::measure::{Provenance, measure};
+use batchlas_bench::measure::{Cell, Op, Provenance, measure};
 use batchlas_bench::{large, sweep};
 use batchlas_kernels::cuda::{Driver, selftest};
 use batchlas_kernels::nvrtc::Nvrtc;
@@ -150,6 +151,21 @@ pub(crate) fn bench(args: &Bench) -> Result<usize> {
     Ok(missing)
 }
 
+/// Whether a kernel is one that a cell can launch: a sweep times packed batches of one type and case. A parameter that a
+/// kernel is not compiled for is not in its name.
+fn times(cell: &Cell, kernel: &Kernel) -> bool {
+    let named = |parameter: &str, value: &dyn fmt::Debug| {
+        let prefix = format!("batchlas::{parameter}::");
+        !kernel.entry.contains(&prefix) || kernel.entry.contains(&format!("{prefix}{value:?}"))
+    };
+    let side = match cell.op {
+        Op::Trsm(side, ..) => named("Side", &side),
+        _ => true,
+    };
+    let scalar = kernel.entry.contains(&format!("batchlas::{},", cell.dtype));
+    scalar && named("Uplo", &cell.uplo) && side && named("Layout", &format_args!("Strided"))
+}
+
 fn read_sweep(path: &Path) -> Result<Vec<sweep::Entry>> {
     let text = fs::read_to_string(path).map_err(CliError::reading(path))?;
     sweep::parse(&text).map_err(|e| CliError::Lab(format!("{}: {e}", path.display())))
@@ -187,15 +203,8 @@ pub(crate) fn aot(args: &Aot) -> Result<usize> {
             for entry in read_sweep(path)? {
                 let cell = &entry.cell;
                 for route in &entry.routes {
-                    let all = batchlas::kernels_of(&args.arch, cell.op.name(), route, cell.n)?;
-                    // A sweep times packed batches of one type and triangle.
-                    let scalar = format!("batchlas::{},", cell.dtype);
-                    let triangle =
-                        if cell.uplo == batchlas::Uplo::Lower { "Uplo::Lower" } else { "Uplo::Upper" };
-                    let matches = |k: &Kernel| {
-                        k.entry.contains(&scalar) && k.entry.contains(triangle) && k.entry.contains("Strided")
-                    };
-                    kernels.extend(all.into_iter().filter(matches));
+                    let all = batchlas::kernels_of(&args.arch, cell.op.name(), route, cell.n, cell.nrhs)?;
+                    kernels.extend(all.into_iter().filter(|kernel| times(cell, kernel)));
                 }
             }
             kernels.extend(batchlas::kernels(&args.arch, [])?);

@@ -26,6 +26,7 @@ pub const HEADERS: &[Header<'static>] = embed![
     "batchlas/memory.cuh",
     "batchlas/partition.cuh",
     "batchlas/scalar.cuh",
+    "batchlas/solve.cuh",
     "batchlas/substitution.cuh",
     "batchlas/tile.cuh",
     "batchlas/triangle.cuh",

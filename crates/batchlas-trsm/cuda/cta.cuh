@@ -18,47 +18,10 @@
 // The bits of a result depend on N, on the element type and on the case, and on nothing else: every element sees the same operations in the same order.
 #pragma once
 #include <batchlas/partition.cuh>
+#include <batchlas/solve.cuh>
 #include <batchlas/triangle.cuh>
 
 namespace batchlas {
-
-enum class Side { Left, Right };
-
-/// Where the items of an operand lie: `address + item * item_bytes`, plus entry `item` of the table if there is one.
-struct Items {
-  u64 address, item_bytes, table;
-  u64 ld_bytes;
-};
-
-/// The operands of a launch.
-struct TrsmArgs {
-  Items a, b;
-  /// Items, and right-hand sides of each.
-  u64 batch;
-  u32 q;
-  /// Work-groups per right-hand side direction: ceil(q / (Lanes C)).
-  u32 slices;
-  /// alpha; a real type uses the first.
-  f64 alpha_re, alpha_im;
-  /// Bits of `Flag`.
-  u32 flags;
-  u32 unused;
-};
-
-/// Facts that change loads and stores but not the elimination.
-enum Flag : u32 {
-  UNIT = 1,
-  CONJUGATE = 2,
-  /// All columns of all items start on 16 bytes.
-  ALIGNED_A = 4,
-  ALIGNED_B = 8,
-  ALPHA_ZERO = 16,
-  ALPHA_ONE = 32,
-};
-
-BATCHLAS_DEVICE u64 item_address(const Items &operand, u64 item) {
-  return operand.address + item * operand.item_bytes + arch::load_u64(operand.table != 0, operand.table + item * sizeof(u64), 0);
-}
 
 /// The C right-hand sides of a thread. Rows beyond N are room for a quad's transposition.
 template <class T, int N, int C, int Lanes> struct RightHandSides {
@@ -253,14 +216,6 @@ template <class T, int N, int C, int ROWS, Uplo U, bool Transposed> BATCHLAS_DEV
   }
 }
 
-template <class T> BATCHLAS_DEVICE T from_parts(f64 re, f64 im) {
-  if constexpr (ScalarTraits<T>::COMPLEX) {
-    return {static_cast<Real<T>>(re), static_cast<Real<T>>(im)};
-  } else {
-    return static_cast<T>(re);
-  }
-}
-
 template <class T, int N, Side S, Uplo U, bool Transposed, int C, int Lanes, int Warps, int MinBlocks>
 __global__ void __launch_bounds__(arch::WARP *Warps, MinBlocks) trsm_cta(const TrsmArgs args) {
   static_assert(N >= 1 && N <= 32, "trsm cta serves orders 1 to 32");
@@ -313,14 +268,12 @@ __global__ void __launch_bounds__(arch::WARP *Warps, MinBlocks) trsm_cta(const T
       X::template transpose<1>(x);
     }
     const bool conjugate = args.flags & CONJUGATE;
-    if (!(args.flags & ALPHA_ONE) || conjugate) {
-      const T alpha = from_parts<T>(args.alpha_re, args.alpha_im);
+    if (conjugate || !(args.flags & ALPHA_ONE)) {
 #pragma unroll
       for (int i = 0; i < N; i++) {
 #pragma unroll
         for (int c = 0; c < C; c++) {
-          x[i][c] = args.flags & ALPHA_ONE ? x[i][c] : mul(alpha, x[i][c]);
-          x[i][c] = conj_if(conjugate, x[i][c]);
+          x[i][c] = prepared(args, x[i][c]);
         }
       }
     }

@@ -7,18 +7,14 @@
 
 use batchlas_core::seam::SolveShape;
 use batchlas_core::{
-    ArgumentError, Device, Dtype, Kernel, KernelSource, Launch, MatBatch, MatBatchMut, Promise, Queue, Ran,
-    Result, Scalar,
+    Device, Dtype, Kernel, KernelSource, MatBatch, MatBatchMut, Promise, Queue, Ran, Result, Scalar, Side,
 };
 use batchlas_select::{Candidate, Class, Knob, Refusal, Spelling, Values};
 
-use crate::operands::{Args, Case, Items};
+use crate::operands::{self, Case, Geometry, WARP};
 
 /// Largest order.
 pub const MAX_N: usize = 32;
-
-/// Threads of a warp.
-pub(crate) const WARP: u32 = 32;
 
 /// Static shared memory of a work-group ends here.
 const SHARED_BYTES: usize = 48 << 10;
@@ -59,13 +55,16 @@ impl Knobs {
     /// spill and the device is filled.
     pub fn new(compute_units: u32, dtype: Dtype, shape: &SolveShape, family: &Spelling) -> Knobs {
         let cols = family.int("cols").unwrap_or_else(|| default_cols(dtype, shape.n, shape.q));
-        let lanes = family
-            .int("lanes")
-            .unwrap_or_else(|| ladder(compute_units as usize, shape.batch, shape.q.div_ceil(cols as usize)));
-        Knobs::with(dtype, shape.n, cols, lanes, family)
+        let columns = shape.q.div_ceil(cols as usize);
+        let lanes = family.int("lanes").unwrap_or_else(|| {
+            let rung = ladder(compute_units as usize, shape.batch, columns);
+            rung.max(least_lanes(dtype, shape.n))
+        });
+        Knobs::of_group(dtype, shape.n, cols, lanes, family)
     }
 
-    fn with(dtype: Dtype, n: usize, cols: u32, lanes: u32, family: &Spelling) -> Knobs {
+    /// The knobs of a spelling for groups that are given.
+    pub(crate) fn of_group(dtype: Dtype, n: usize, cols: u32, lanes: u32, family: &Spelling) -> Knobs {
         let warps = family.int("warps").unwrap_or_else(|| default_warps(dtype, n, lanes));
         Knobs { cols, lanes, warps, blocks: family.int("blocks").unwrap_or(1) }
     }
@@ -81,7 +80,7 @@ impl Knobs {
 
     /// Bytes of shared memory of one work-group.
     fn shared(&self, dtype: Dtype, n: usize) -> usize {
-        let quanta = n * (n * dtype.bytes()).div_ceil(16) | usize::from(self.lanes < WARP);
+        let quanta = (n * (n * dtype.bytes()).div_ceil(16)) | usize::from(self.lanes < WARP);
         self.groups() as usize * quanta * 16
     }
 }
@@ -91,11 +90,11 @@ fn default_cols(dtype: Dtype, n: usize, q: usize) -> u32 {
     if q > 16 && 2 * n * dtype.bytes() <= 256 { 2 } else { 1 }
 }
 
-/// Threads of a group for `columns` threads' worth of right-hand sides per item: the largest rung that is at least half
-/// used to its end and leaves the device enough groups; below 32 the smallest that holds all.
+/// Threads of a group for `columns` threads' worth of right-hand sides per item: the smallest rung that holds all, if one
+/// warp does; otherwise the largest that is at least half used to its end and leaves the device enough groups.
 pub fn ladder(compute_units: usize, batch: usize, columns: usize) -> u32 {
-    if let Some(small) = [8, 16].into_iter().find(|&rung| columns <= rung) {
-        return small as u32;
+    if let Some(rung) = [8, 16, 32].into_iter().find(|&rung| columns <= rung) {
+        return rung as u32;
     }
     let fits = |&rung: &usize| {
         let groups = columns.div_ceil(rung);
@@ -104,11 +103,17 @@ pub fn ladder(compute_units: usize, batch: usize, columns: usize) -> u32 {
     [256, 128, 64].into_iter().find(fits).unwrap_or(32) as u32
 }
 
+/// Fewest threads of a group for which the groups of one warp fit into shared memory.
+fn least_lanes(dtype: Dtype, n: usize) -> u32 {
+    let fits = |&lanes: &u32| Knobs { cols: 1, lanes, warps: 1, blocks: 1 }.shared(dtype, n) <= SHARED_BYTES;
+    [8, 16].into_iter().find(fits).unwrap_or(WARP)
+}
+
 /// Four warps, or as many as shared memory and the group ask for.
 fn default_warps(dtype: Dtype, n: usize, lanes: u32) -> u32 {
     let fits = |&warps: &u32| {
         let knobs = Knobs { cols: 1, lanes, warps, blocks: 1 };
-        knobs.threads() >= lanes && (knobs.groups() == 1 || knobs.shared(dtype, n) <= SHARED_BYTES)
+        knobs.threads() >= lanes && knobs.shared(dtype, n) <= SHARED_BYTES
     };
     [4, 2, 1].into_iter().find(fits).unwrap_or(lanes.div_ceil(WARP))
 }
@@ -132,13 +137,24 @@ pub fn kernels<'f>(
     orders: impl IntoIterator<Item = usize> + 'f,
     family: &'f Spelling,
 ) -> impl Iterator<Item = Kernel> + 'f {
-    orders.into_iter().flat_map(move |n| {
-        Dtype::ALL.into_iter().flat_map(move |dtype| {
-            let cols = family.int("cols").unwrap_or_else(|| default_cols(dtype, n, WARP as usize));
-            let lanes = family.int("lanes").unwrap_or(WARP / cols);
-            let knobs = Knobs::with(dtype, n, cols, lanes, family);
-            Case::all().map(move |case| kernel(dtype, n, case, &knobs))
-        })
+    let knobs = move |dtype, n| {
+        let cols = family.int("cols").unwrap_or_else(|| default_cols(dtype, n, WARP as usize));
+        Knobs::of_group(dtype, n, cols, family.int("lanes").unwrap_or(WARP / cols), family)
+    };
+    kernels_of(orders, Side::ALL, knobs)
+}
+
+/// The kernels of every type for some orders and sides.
+pub(crate) fn kernels_of<'f>(
+    orders: impl IntoIterator<Item = usize> + 'f,
+    sides: &'f [Side],
+    knobs: impl Fn(Dtype, usize) -> Knobs + 'f,
+) -> impl Iterator<Item = Kernel> + 'f {
+    let types = orders.into_iter().flat_map(|n| Dtype::ALL.map(|dtype| (dtype, n)));
+    types.flat_map(move |(dtype, n)| {
+        let knobs = knobs(dtype, n);
+        let cases = Case::all().filter(|case| sides.contains(&case.side));
+        cases.map(move |case| kernel(dtype, n, case, &knobs))
     })
 }
 
@@ -149,27 +165,25 @@ pub(crate) fn can_run(
     shape: &SolveShape,
     family: &Spelling,
 ) -> Result<(), Refusal> {
+    serves(device, dtype, shape.n, &Knobs::new(device.compute_units, dtype, shape, family))
+}
+
+/// Whether a device has the kernel of one setting.
+pub(crate) fn serves(device: &Device, dtype: Dtype, n: usize, knobs: &Knobs) -> Result<(), Refusal> {
     if !device.is_gpu() || !device.has_sg32 {
-        return Err("cta needs a GPU with 32-wide warps".into());
+        return Err("a GPU with 32-wide warps is needed".into());
     }
-    if shape.n > MAX_N {
-        return Err(format!("n = {}, cta serves orders to {MAX_N}", shape.n).into());
+    if n > MAX_N {
+        return Err(format!("n = {n}, which is more than {MAX_N}").into());
     }
-    let knobs = Knobs::new(device.compute_units, dtype, shape, family);
-    if device.max_work_group < knobs.threads() {
-        return Err(format!(
-            "work-groups of {} exceed the device's {}",
-            knobs.threads(),
-            device.max_work_group
-        )
-        .into());
+    let (threads, most) = (knobs.threads(), device.max_work_group);
+    if most < threads {
+        return Err(format!("work-groups of {threads} exceed the device's {most}").into());
     }
-    if knobs.threads() % knobs.lanes != 0 {
-        return Err(
-            format!("groups of {} do not fill a work-group of {}", knobs.lanes, knobs.threads()).into()
-        );
+    if threads % knobs.lanes != 0 {
+        return Err(format!("groups of {} do not fill a work-group of {threads}", knobs.lanes).into());
     }
-    let shared = knobs.shared(dtype, shape.n);
+    let shared = knobs.shared(dtype, n);
     if shared > SHARED_BYTES {
         return Err(format!("{} triangles take {shared} B of {SHARED_BYTES} B", knobs.groups()).into());
     }
@@ -186,37 +200,108 @@ pub(crate) fn run<T: Scalar>(
     family: &Spelling,
 ) -> Result<Ran> {
     let knobs = Knobs::new(queue.device().compute_units, T::DTYPE, shape, family);
-    launch(queue, shape, alpha, &a, &b, &knobs)?;
+    launch(queue, shape, alpha, &a, b, &knobs)?;
     Ok(Ran::leaf("trsm", family.to_string()))
 }
 
-/// Enqueues the kernel of one setting. `b` is exclusively borrowed by the caller for work on this queue.
-fn launch<T: Scalar>(
+/// Enqueues the kernel of one setting.
+pub(crate) fn launch<T: Scalar>(
     queue: &dyn Queue,
     shape: &SolveShape,
     alpha: T,
     a: &MatBatch<'_, T>,
-    b: &MatBatchMut<'_, T>,
+    b: MatBatchMut<'_, T>,
     knobs: &Knobs,
 ) -> Result<()> {
-    let b = b.rb();
-    let too_large = || ArgumentError::TooLarge {
-        operand: "B",
-        rows: b.rows(),
-        cols: b.cols(),
-        ld: b.ld(),
-        stride: b.stride().unwrap_or(0),
-        batch: b.batch(),
-    };
-    // 31 bits, so that a thread's last right-hand side is a number of 32.
-    let q = i32::try_from(shape.q).map_err(|_| too_large())?.unsigned_abs();
-    let slices = q.div_ceil(knobs.lanes * knobs.cols);
-    let grid = (shape.batch as u64).div_ceil(knobs.groups().into()) * u64::from(slices);
-    let grid = i32::try_from(grid).map_err(|_| too_large())?.unsigned_abs();
-    let args = Args::new(shape, q, slices, alpha, Items::of(a), Items::of(&b));
     let kernel = kernel(T::DTYPE, shape.n, Case::of(shape), knobs);
-    let launch = Launch { kernel: &kernel, grid, dynamic_shared: 0, args: bytemuck::bytes_of(&args) };
-    // SAFETY: `Args` is the parameter struct of this kernel, and its addresses are those of a view that is borrowed and of
-    // one that is exclusively borrowed for work on this queue; the problem was validated, so they do not overlap.
-    Ok(unsafe { queue.launch(&launch)? })
+    let geometry = Geometry { items: knobs.groups(), columns: knobs.lanes * knobs.cols };
+    // SAFETY: the kernel is of this crate and takes the shared argument block; one work-group of it serves as many items and
+    // right-hand sides as the geometry says.
+    unsafe { operands::launch(queue, &kernel, shape, alpha, a, b, geometry) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::VOCABULARY;
+    use crate::operands::tests::{gpu, shape};
+    use batchlas_core::Uplo;
+
+    fn knobs(text: &str, dtype: Dtype, n: usize, q: usize, batch: usize) -> Knobs {
+        Knobs::new(132, dtype, &shape(n, q, batch), &VOCABULARY.spelling(text).unwrap())
+    }
+
+    fn check(text: &str, dtype: Dtype, n: usize, q: usize) -> Result<(), Refusal> {
+        can_run(&gpu(), dtype, &shape(n, q, 1000), &VOCABULARY.spelling(text).unwrap())
+    }
+
+    #[test]
+    fn every_order_runs_by_default_and_the_next_is_refused() {
+        for (dtype, n) in Dtype::ALL.into_iter().flat_map(|t| (1..=MAX_N).map(move |n| (t, n))) {
+            for q in [1, 8, 9, 31, 33, 70, 257, 1025, 100_000] {
+                assert_eq!(check("cta", dtype, n, q), Ok(()), "{dtype} n = {n} q = {q}");
+            }
+            assert!(check("cta", dtype, MAX_N + n, 32).unwrap_err().to_string().contains("more than 32"));
+        }
+        let family = VOCABULARY.spelling("cta").unwrap();
+        assert!(can_run(&Device::cpu(1), Dtype::F32, &shape(4, 4, 4), &family).is_err());
+        assert!(
+            can_run(&Device { max_work_group: 64, ..gpu() }, Dtype::F32, &shape(4, 4, 4), &family).is_err()
+        );
+    }
+
+    #[test]
+    fn the_ladder_fills_the_device_and_its_groups() {
+        // 128 multiprocessors: batch, threads' worth of right-hand sides, rung.
+        for (batch, columns, rung) in [
+            (128, 976, 256),
+            (3, 257, 32),
+            (256, 896, 256),
+            (100_000, 32, 32),
+            (100_000, 16, 16),
+            (100_000, 9, 16),
+            (100_000, 8, 8),
+            (100_000, 1, 8),
+            (100_000, 96, 128),
+            (100_000, 257, 32),
+            (100_000, 33, 64),
+            (1, 1 << 20, 256),
+        ] {
+            assert_eq!(ladder(128, batch, columns), rung, "batch {batch}, {columns}");
+        }
+        // A larger device asks for more groups: a shape for a race must come from the device.
+        assert_eq!(ladder(132, 128, 976), 128);
+    }
+
+    #[test]
+    fn knobs_follow_type_order_and_problem() {
+        let Knobs { cols, lanes, warps, .. } = knobs("cta", Dtype::F32, 32, 32, 10_000);
+        assert_eq!((cols, lanes, warps), (2, 16, 4), "two matrices a warp");
+        let Knobs { cols, lanes, warps, .. } = knobs("cta", Dtype::C64, 32, 1024, 10_000);
+        assert_eq!((cols, lanes, warps), (1, 256, 8), "a group is a work-group of several warps");
+        let Knobs { cols, lanes, warps, .. } = knobs("cta", Dtype::C64, 32, 32, 10_000);
+        assert_eq!((cols, lanes, warps), (1, 32, 2), "48 KiB hold three triangles of 16 KiB");
+        let Knobs { cols, lanes, warps, .. } = knobs("cta", Dtype::C64, 32, 8, 10_000);
+        assert_eq!((cols, lanes, warps), (1, 16, 1), "and of narrower groups as many as share a warp");
+        assert!(
+            check("cta:lanes=64:warps=1", Dtype::F32, 8, 64).unwrap_err().to_string().contains("do not fill")
+        );
+        assert!(
+            check("cta:lanes=8:warps=4", Dtype::F64, 32, 8).unwrap_err().to_string().contains("triangles")
+        );
+    }
+
+    #[test]
+    fn the_entry_names_every_template_parameter() {
+        let knobs = knobs("cta:cols=2:lanes=64:warps=4:blocks=7", Dtype::C32, 17, 100, 10);
+        let case = Case { side: Side::Right, uplo: Uplo::Upper, transposed: true };
+        let kernel = kernel(Dtype::C32, 17, case, &knobs);
+        assert_eq!(
+            kernel.entry,
+            "batchlas::trsm_cta<batchlas::c32, 17, batchlas::Side::Right, batchlas::Uplo::Upper, true, 2, 64, 4, 7>"
+        );
+        assert_eq!((kernel.promise.threads, kernel.promise.min_blocks, knobs.groups()), (128, 7, 2));
+        let family = VOCABULARY.spelling("cta").unwrap();
+        assert_eq!(kernels([5, 6], &family).count(), 2 * 4 * 8, "eight kernels per order and type");
+    }
 }

@@ -13,10 +13,12 @@
 
 mod blocked;
 pub mod cta;
+pub mod few;
 pub mod fused;
 mod operands;
 mod problem;
 mod route;
+pub mod sg_left;
 
 pub use blocked::Blocks;
 pub use problem::Problem;

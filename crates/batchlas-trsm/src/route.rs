@@ -9,10 +9,8 @@ use batchlas_select::{
     Asked, Candidate, Class, ExactField, LogField, Pin, Refusal, Selector, Spelling, Vocabulary,
 };
 
-use crate::blocked;
-use crate::cta;
-use crate::fused;
 use crate::problem::Problem;
+use crate::{blocked, cta, few, fused, sg_left};
 
 const OP: &str = "trsm";
 
@@ -21,6 +19,8 @@ pub static VOCABULARY: Vocabulary = Vocabulary {
     op: OP,
     candidates: &[
         cta::CANDIDATE,
+        few::CANDIDATE,
+        sg_left::CANDIDATE,
         fused::CANDIDATE,
         blocked::CANDIDATE,
         Candidate { family: "vendor", class: Class::Vendor, knobs: &[] },
@@ -69,6 +69,8 @@ impl<T: Scalar> Trsm<'_, T> {
             ("cta", _) => cta::can_run(device, T::DTYPE, shape, family),
             ("fused", _) => fused::can_run(device, T::DTYPE, shape, family),
             ("blocked", _) => blocked::can_run(device, shape, family, self.update, self),
+            ("few", _) => few::can_run(device, T::DTYPE, shape, family),
+            ("sg_left", _) => sg_left::can_run(device, T::DTYPE, shape, family),
             ("vendor", Some(vendor)) => Ok(vendor.can_solve(device, shape)?),
             ("vendor", None) => Err("no vendor arm is wired".into()),
             (other, _) => Err(format!("trsm has no family {other}").into()),
@@ -115,6 +117,8 @@ impl<T: Scalar> PanelSolve<T> for Trsm<'_, T> {
                     let update = self.update.ok_or(Error::MissingSeam { op: OP, seam: "update" })?;
                     blocked::run(queue, shape, alpha, a, b.rb_mut(), family, update, &self.leaf()?)
                 }
+                ("few", _) => few::run(queue, shape, alpha, a, b.rb_mut(), family),
+                ("sg_left", _) => sg_left::run(queue, shape, alpha, a, b.rb_mut(), family),
                 ("vendor", Some(vendor)) => {
                     vendor.solve(queue, side, uplo, shape.trans, diag, alpha, a, b.rb_mut())
                 }

@@ -3,6 +3,7 @@
 use batchlas_core::{Dtype, Error, Kernel, Result, Uplo};
 use batchlas_kernels::cuda::{CudaQueue, Graph};
 use batchlas_potrf::{Problem, tiny};
+use batchlas_trsm::{cta, few, fused, sg_left};
 use num_complex::Complex;
 
 use crate::context::Context;
@@ -57,31 +58,39 @@ impl Context {
     }
 }
 
-/// The kernels that calls can need on an architecture (`sm_90`), for orders of `tiny` in `orders` (of 1 to
-/// [`tiny::MAX_N`]), where no table and no pin gives knobs.
+/// The kernels that calls can need on an architecture (`sm_90`), for orders of the small families in `orders` (of 1 to
+/// [`tiny::MAX_N`]), where no table and no pin gives knobs; `few` for one right-hand side.
 ///
 /// # Errors
 /// None, unless a vocabulary is inconsistent, which a test excludes.
 pub fn kernels(arch: &str, orders: impl IntoIterator<Item = usize>) -> Result<Vec<Kernel>> {
     let family = batchlas_potrf::VOCABULARY.spelling("tiny")?;
+    let [wide, narrow] = ["cta", "few"].map(|family| batchlas_trsm::VOCABULARY.spelling(family));
+    let (wide, narrow) = (wide?, narrow?);
     let small = orders.into_iter().filter(|n| (1..=tiny::MAX_N).contains(n)).collect::<Vec<_>>();
-    Ok(tiny::kernels(arch, small, &family)
+    Ok(tiny::kernels(arch, small.iter().copied(), &family)
+        .chain(cta::kernels(small.iter().copied(), &wide))
+        .chain(few::kernels(small.iter().copied(), &[1], &narrow))
         .chain(batchlas_vendor::kernels())
         .chain(batchlas_posv::kernels())
         .collect())
 }
 
-/// The kernels of one pinned route of `op` at order `n` on an architecture; none for families that launch nothing of
-/// ours.
+/// The kernels of one pinned route of `op` at order `n` with `q` right-hand sides (where it has any) on an architecture;
+/// none for families that launch nothing of ours.
 ///
 /// # Errors
 /// The route is not a spelling of the operation.
-pub fn kernels_of(arch: &str, op: &str, route: &str, n: usize) -> Result<Vec<Kernel>> {
+pub fn kernels_of(arch: &str, op: &str, route: &str, n: usize, q: usize) -> Result<Vec<Kernel>> {
     let vocabulary = crate::VOCABULARIES.iter().find(|v| v.op == op);
     let vocabulary = vocabulary.ok_or_else(|| Error::Internal(format!("there is no operation {op}")))?;
     let family = vocabulary.spelling(route)?;
     Ok(match (op, family.family()) {
         ("potrf", "tiny") => tiny::kernels(arch, [n], &family).collect(),
+        ("trsm", "cta") => cta::kernels([n], &family).collect(),
+        ("trsm", "fused") => fused::kernels([n], &family).collect(),
+        ("trsm", "few") => few::kernels([n], &[q], &family).collect(),
+        ("trsm", "sg_left") => sg_left::kernels([n], &family).collect(),
         _ => Vec::new(),
     })
 }
