@@ -230,20 +230,20 @@ fn over_capacity_is_refused() {
 
 #[test]
 fn fused_f32_is_clean_and_right() {
-    check("trsm", "fused", Dtype::F32, 2 * 17 * 33);
+    check("trsm", "fused", Dtype::F32, std::env::var("TLMAX").map_or(2 * 17 * 33, |x| x.parse().unwrap()));
 }
 
 #[test]
 fn fused_f64_is_clean_and_right() {
-    check("trsm", "fused", Dtype::F64, 2 * 17 * 33);
+    check("trsm", "fused", Dtype::F64, std::env::var("TLMAX").map_or(2 * 17 * 33, |x| x.parse().unwrap()));
 }
 
 #[test]
 fn fused_c32_is_clean_and_right() {
-    check("trsm", "fused", Dtype::C32, 2 * 17 * 33);
+    check("trsm", "fused", Dtype::C32, std::env::var("TLMAX").map_or(2 * 17 * 33, |x| x.parse().unwrap()));
 }
 
 #[test]
 fn fused_c64_is_clean_and_right() {
-    check("trsm", "fused", Dtype::C64, 2 * 17 * 33);
+    check("trsm", "fused", Dtype::C64, std::env::var("TLMAX").map_or(2 * 17 * 33, |x| x.parse().unwrap()));
 }

@@ -50,7 +50,9 @@ struct TrsmFusedArgs {
   /// alpha; a real type uses the first.
   f64 alpha_re, alpha_im;
   /// Bits of `Flag`.
-  u32 flags, unused;
+  u32 flags;
+  /// Is zero.
+  u32 zero;
 };
 
 enum Flag : u32 {
@@ -62,8 +64,9 @@ enum Flag : u32 {
   EQUATIONS = 16,
 };
 
-/// How B is accessed: element by element; or, where that is aligned, pairs of unknowns (Left) or runs of right-hand sides (Right) at once.
-enum class Access { Single, Unknowns, RightHandSides };
+/// How B is accessed: element by element; or, where that is aligned, by pairs of unknowns that lie in the order of elimination or against it (Left), or by
+/// runs of right-hand sides (Right).
+enum class Access { Single, Pairs, ReversedPairs, RightHandSides };
 
 BATCHLAS_DEVICE u64 item_address(const Items &operand, u64 item) {
   return operand.address + item * operand.item_bytes + arch::load_u64(operand.table != 0, operand.table + item * sizeof(u64), 0);
@@ -71,6 +74,12 @@ BATCHLAS_DEVICE u64 item_address(const Items &operand, u64 item) {
 
 /// Unknowns of a block.
 constexpr int BLOCK = 8;
+
+/// Bytes of a right-hand side that are stored and loaded at a time where they are contiguous.
+#ifndef GB
+#define GB 64
+#endif
+constexpr int GROUP_BYTES = GB;
 
 /// Two neighbouring elements: what a lane reads of E at once.
 template <class T> struct alignas(2 * sizeof(T)) Pair {
@@ -135,8 +144,12 @@ template <class T, int Blocks, int Tiles, Access A> struct Unknowns {
   using Component = Real<T>;
   static constexpr bool COMPLEX = ScalarTraits<T>::COMPLEX;
   static constexpr int R = COMPLEX ? Tiles : 2 * Tiles;
+  static constexpr bool PAIRS = A == Access::Pairs || A == Access::ReversedPairs;
+  static constexpr int FIRST = A == Access::ReversedPairs ? 1 : 0;
   /// Right-hand sides of an access.
   static constexpr int RUN = A != Access::RightHandSides ? 1 : R < PER_16_BYTES<T> ? R : PER_16_BYTES<T>;
+  /// Blocks that are stored and loaded together: as many as make up a run of memory that is worth an access of DRAM.
+  static constexpr int GROUP = PAIRS && BLOCK * sizeof(T) < GROUP_BYTES ? GROUP_BYTES / (BLOCK * sizeof(T)) : 1;
   using Registers = Component[Blocks][Tiles][4];
   using Block = Component[Tiles][4];
 
@@ -171,11 +184,10 @@ template <class T, int Blocks, int Tiles, Access A> struct Unknowns {
       for (int k = 0; k < 2 * RUN; k++) {
         v[k] = zero<T>();
       }
-      if constexpr (A == Access::Unknowns) {
-        const bool reversed = args.b_unknown < 0;
-        load2(live && left > 1, reversed ? at + args.b_unknown : at, v[0], v[1]);
-        set(x, i, 0, select(reversed, v[1], v[0]));
-        set(x, i, 1, select(reversed, v[0], v[1]));
+      if constexpr (PAIRS) {
+        load2(live && left > 1, at - FIRST * sizeof(T), v[0], v[1]);
+        set(x, i, FIRST, v[0]);
+        set(x, i, 1 - FIRST, v[1]);
       } else {
         load_run(live && left > 0, at, v);
         load_run(live && left > 1, at + args.b_unknown, v + RUN);
@@ -197,9 +209,8 @@ template <class T, int Blocks, int Tiles, Access A> struct Unknowns {
       for (int r = 0; r < 2 * RUN; r++) {
         v[r] = conj_if(args.flags & CONJUGATE, get(x, i + r % RUN, r / RUN));
       }
-      if constexpr (A == Access::Unknowns) {
-        const bool reversed = args.b_unknown < 0;
-        store2(live && left > 1, reversed ? at + args.b_unknown : at, select(reversed, v[1], v[0]), select(reversed, v[0], v[1]));
+      if constexpr (PAIRS) {
+        store2(live && left > 1, at - FIRST * sizeof(T), v[FIRST], v[1 - FIRST]);
       } else {
         store_run(live && left > 0, at, v);
         store_run(live && left > 1, at + args.b_unknown, v + RUN);
@@ -340,14 +351,14 @@ __global__ void __launch_bounds__(arch::WARP *Warps, MinBlocks) trsm_fused(const
 #pragma unroll
   for (int k = 0; k < Blocks; k++) {
     X::load_block(x[k], from, args, tile + first, readable, k + 1 < Blocks ? BLOCK : left);
-    from += args.b_block;
+    from = arch::renamed(from + args.b_block);
   }
   arch::wait_async<0>();
   arch::sync_block();
 
   // This lane's pairs of diagonal blocks and of the others.
-  const Pair<T> *const diagonal = e + t;
-  const Pair<T> *const below = e + E::place(arch::lane() / 4, 2 * t) / 2;
+  u32 diagonal = t;
+  u32 below = E::place(arch::lane() / 4, 2 * t) / 2;
   while (tile < args.q) {
     u64 to = at;
     if ((args.flags & (ALPHA_ONE | CONJUGATE)) != ALPHA_ONE) {
@@ -358,18 +369,17 @@ __global__ void __launch_bounds__(arch::WARP *Warps, MinBlocks) trsm_fused(const
     }
     unroll<0, Blocks>([&](auto step) {
       constexpr int k = decltype(step)::VALUE;
-      // No load of E moves ahead of its step, where it would hold registers.
-      arch::sync_warp();
-      X::solve_block(x[k], diagonal + E::block(k, k), diagonal[E::TRIANGLE + k * (BLOCK / 2)]);
+      X::solve_block(x[k], e + diagonal + E::block(k, k), e[diagonal + E::TRIANGLE + k * (BLOCK / 2)]);
+      // The addresses of this step's stores and loads and of the next step's E.
+      to = arch::after(to, x[k][0][0], args.zero);
+      u32 next = below;
       const auto subtract = [&](const auto &...solved) {
         unroll<k + 1, Blocks>([&](auto row) {
           constexpr int j = decltype(row)::VALUE;
-          if constexpr ((j - k) % 3 == 0) {
-            arch::sync_warp();
-          }
-          const Pair<T> pair = below[E::block(j, k)];
+          const Pair<T> pair = e[below + E::block(j, k)];
           int tile_index = 0;
           ((solved.subtract(x[j][tile_index++], pair)), ...);
+          next = arch::after(next, x[j][0][0], args.zero);
         });
       };
       if constexpr (Tiles == 1) {
@@ -378,10 +388,22 @@ __global__ void __launch_bounds__(arch::WARP *Warps, MinBlocks) trsm_fused(const
         static_assert(Tiles == 2, "a warp owns one or two tiles");
         subtract(Solved<T>(x[k][0]), Solved<T>(x[k][1]));
       }
-      constexpr bool LAST = k + 1 == Blocks;
-      X::store_block(x[k], to, args, tile + first, args.q, LAST ? left : BLOCK);
-      X::load_block(x[k], to + args.b_next, args, tile + args.next + first, readable, LAST ? left : BLOCK);
-      to += args.b_block;
+      if constexpr ((k + 1) % X::GROUP == 0 || k + 1 == Blocks) {
+        constexpr int FIRST = k / X::GROUP * X::GROUP;
+        u64 from = to + args.b_next;
+        unroll<FIRST, k + 1>([&](auto block) {
+          constexpr int j = decltype(block)::VALUE;
+          X::store_block(x[j], to, args, tile + first, args.q, j + 1 < Blocks ? BLOCK : left);
+          to += args.b_block;
+        });
+        unroll<FIRST, k + 1>([&](auto block) {
+          constexpr int j = decltype(block)::VALUE;
+          X::load_block(x[j], from, args, tile + args.next + first, readable, j + 1 < Blocks ? BLOCK : left);
+          from += args.b_block;
+        });
+      }
+      diagonal = arch::after(diagonal, x[k][0][1], args.zero);
+      below = next;
     });
     tile += args.next;
     at += args.b_next;

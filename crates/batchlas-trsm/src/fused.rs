@@ -43,7 +43,8 @@ pub(crate) const CANDIDATE: Candidate = Candidate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Access {
     Single,
-    Unknowns,
+    Pairs,
+    ReversedPairs,
     RightHandSides,
 }
 
@@ -95,7 +96,7 @@ struct Args {
     slices: u32,
     alpha: [f64; 2],
     flags: u32,
-    unused: u32,
+    zero: u32,
 }
 
 /// `Flag` of the device code.
@@ -167,8 +168,8 @@ pub fn kernels<'f>(
         Dtype::ALL.into_iter().flat_map(move |dtype| {
             let knobs = Knobs::new(dtype, n, family);
             // A c64 is an access by itself.
-            let all = [Access::Single, Access::Unknowns, Access::RightHandSides];
-            let distinct = if dtype == Dtype::C64 { 1 } else { 3 };
+            let all = [Access::Single, Access::Pairs, Access::ReversedPairs, Access::RightHandSides];
+            let distinct = if dtype == Dtype::C64 { 1 } else { all.len() };
             all.into_iter().take(distinct).map(move |access| kernel(dtype, n, access, &knobs))
         })
     })
@@ -241,7 +242,13 @@ pub(crate) fn run<T: Scalar>(
         })
     };
     let access = match side {
-        Side::Left if pair <= 16 && n.is_multiple_of(2) && aligned(pair) => Access::Unknowns,
+        Side::Left if pair <= 16 && n.is_multiple_of(2) && aligned(pair) => {
+            if forward {
+                Access::Pairs
+            } else {
+                Access::ReversedPairs
+            }
+        }
         Side::Right
             if width > element.cast_unsigned()
                 && (q as u64 * element.cast_unsigned()).is_multiple_of(width)
@@ -280,7 +287,7 @@ pub(crate) fn run<T: Scalar>(
         q: i32::try_from(q).map_err(|_| too_large())?.unsigned_abs(),
         next,
         slices: slices as u32,
-        unused: 0,
+        zero: 0,
         flags: flags.iter().filter(|(_, holds)| *holds).map(|(bit, _)| bit).sum(),
         alpha: [alpha_value.re, alpha_value.im],
     };

@@ -40,6 +40,13 @@ BATCHLAS_DEVICE double shuffle_xor(double value, int mask) { return __shfl_xor_s
 BATCHLAS_DEVICE int renamed(int value) { return __shfl_sync(0xffffffffu, value, lane()); }
 BATCHLAS_DEVICE u64 renamed(u64 value) { return __shfl_sync(0xffffffffu, value, lane()); }
 
+/// `x`, not known before `value` is; `zero` is a zero that the compiler does not know to be one. Addresses that derive from it are then computed where they are
+/// needed, and loads from them stay there, instead of holding registers from the top of a long block of code on. One instruction.
+BATCHLAS_DEVICE u32 after(u32 x, float value, u32 zero) { return x | (__float_as_uint(value) & zero); }
+BATCHLAS_DEVICE u32 after(u32 x, double value, u32 zero) { return x | (static_cast<u32>(__double2loint(value)) & zero); }
+BATCHLAS_DEVICE u64 after(u64 x, float value, u32 zero) { return x | (__float_as_uint(value) & zero); }
+BATCHLAS_DEVICE u64 after(u64 x, double value, u32 zero) { return x | (static_cast<u32>(__double2loint(value)) & zero); }
+
 /// This warp's number in its block, known by the compiler to be the same in all lanes: branches on it do not diverge.
 BATCHLAS_DEVICE int uniform_warp() { return __shfl_sync(0xffffffffu, warp(), 0); }
 
