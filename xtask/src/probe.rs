@@ -10,7 +10,7 @@ use batchlas_kernels::Arch;
 use batchlas_kernels::nvrtc::Nvrtc;
 use batchlas_kernels::probe::{self, DEFAULT_ARCHS, Family};
 use batchlas_potrf::tiny;
-use batchlas_trsm::cta;
+use batchlas_trsm::{cta, fused};
 
 use crate::Result;
 
@@ -24,7 +24,7 @@ pub(crate) enum Scope {
 }
 
 /// What each crate ships, by architecture.
-const CATALOGUES: &[fn(Arch, Scope) -> Vec<Family>] = &[potrf_tiny, trsm_cta, staging, quench];
+const CATALOGUES: &[fn(Arch, Scope) -> Vec<Family>] = &[potrf_tiny, trsm_cta, trsm_fused, staging, quench];
 
 /// Every order on the architecture that is measured, the edges of the family on the others.
 fn potrf_tiny(arch: Arch, scope: Scope) -> Vec<Family> {
@@ -50,6 +50,23 @@ fn trsm_cta(arch: Arch, scope: Scope) -> Vec<Family> {
     let spelling = batchlas_trsm::VOCABULARY.spelling("cta").into_iter();
     let kernels = spelling.flat_map(|family| cta::kernels(orders.clone(), &family).collect::<Vec<_>>());
     family("batchlas-trsm", "cta", kernels)
+}
+
+/// Orders to 40 everywhere, the largest on the architecture that is measured. Where a block can have less shared memory, a
+/// device refuses what does not fit, and so it is left out here.
+fn trsm_fused(arch: Arch, scope: Scope) -> Vec<Family> {
+    let orders: Vec<usize> = match scope {
+        Scope::All => (40..=fused::MAX_N).step_by(8).collect(),
+        Scope::Subset if arch.to_string() == "sm_90" => vec![40, fused::MAX_N],
+        Scope::Subset => vec![40],
+    };
+    let fits = |kernel: &Kernel| {
+        let available = arch.multiprocessor().map_or(u32::MAX, |sm| sm.shared - sm.shared_reserved);
+        kernel.promise.max_dynamic_shared <= available
+    };
+    let spelling = batchlas_trsm::VOCABULARY.spelling("fused").into_iter();
+    let kernels = spelling.flat_map(|family| fused::kernels(orders.clone(), &family).collect::<Vec<_>>());
+    family("batchlas-trsm", "fused", kernels.filter(fits))
 }
 
 fn staging(_: Arch, _: Scope) -> Vec<Family> {

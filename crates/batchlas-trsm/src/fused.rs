@@ -7,6 +7,8 @@
 //! argument list of `cuda/fused.cuh`, which has the algorithm.
 #![allow(unsafe_code)]
 
+use std::collections::BTreeSet;
+
 use batchlas_core::seam::SolveShape;
 use batchlas_core::{
     ArgumentError, Device, Diag, Dtype, Kernel, KernelSource, Launch, MatBatch, MatBatchMut, Promise, Queue,
@@ -21,6 +23,9 @@ pub const MAX_N: usize = 128;
 
 /// Unknowns of a block.
 const BLOCK: usize = 8;
+
+/// Shared memory of a multiprocessor, in bytes, on every architecture served.
+const LEAST_SHARED: u32 = 96 << 10;
 
 /// Work-groups that every multiprocessor should get before an item's right-hand sides are dealt to several.
 const GROUPS_PER_UNIT: usize = 4;
@@ -153,7 +158,8 @@ fn kernel(dtype: Dtype, n: usize, access: Access, knobs: &Knobs) -> Kernel {
         ),
         promise: Promise {
             threads: knobs.threads(),
-            min_blocks: blocks,
+            // `blocks` bounds the registers; how many fit by shared memory depends on the device.
+            min_blocks: blocks.min(LEAST_SHARED / shared(dtype, n)).max(1),
             max_dynamic_shared: shared(dtype, n),
         },
     }
@@ -164,6 +170,7 @@ pub fn kernels<'f>(
     orders: impl IntoIterator<Item = usize> + 'f,
     family: &'f Spelling,
 ) -> impl Iterator<Item = Kernel> + 'f {
+    let orders: BTreeSet<usize> = orders.into_iter().map(|n| n.next_multiple_of(BLOCK)).collect();
     orders.into_iter().flat_map(move |n| {
         Dtype::ALL.into_iter().flat_map(move |dtype| {
             let knobs = Knobs::new(dtype, n, family);

@@ -58,8 +58,8 @@ impl Context {
     }
 }
 
-/// The kernels that calls can need on an architecture (`sm_90`), for orders of the small families in `orders` (of 1 to
-/// [`tiny::MAX_N`]), where no table and no pin gives knobs; `few` for one right-hand side.
+/// The kernels that calls can need on an architecture (`sm_90`), for the orders in `orders` (of 1 to [`fused::MAX_N`]), where
+/// no table and no pin gives knobs; `few` for one right-hand side.
 ///
 /// # Errors
 /// None, unless a vocabulary is inconsistent, which a test excludes.
@@ -67,10 +67,13 @@ pub fn kernels(arch: &str, orders: impl IntoIterator<Item = usize>) -> Result<Ve
     let family = batchlas_potrf::VOCABULARY.spelling("tiny")?;
     let [wide, narrow] = ["cta", "few"].map(|family| batchlas_trsm::VOCABULARY.spelling(family));
     let (wide, narrow) = (wide?, narrow?);
-    let small = orders.into_iter().filter(|n| (1..=tiny::MAX_N).contains(n)).collect::<Vec<_>>();
+    let (small, large): (Vec<usize>, Vec<usize>) =
+        orders.into_iter().filter(|n| (1..=fused::MAX_N).contains(n)).partition(|&n| n <= tiny::MAX_N);
+    let blocks = batchlas_trsm::VOCABULARY.spelling("fused")?;
     Ok(tiny::kernels(arch, small.iter().copied(), &family)
         .chain(cta::kernels(small.iter().copied(), &wide))
         .chain(few::kernels(small.iter().copied(), &[1], &narrow))
+        .chain(fused::kernels(large, &blocks))
         .chain(batchlas_vendor::kernels())
         .chain(batchlas_posv::kernels())
         .collect())
