@@ -12,7 +12,7 @@ use batchlas_kernels::probe::{self, DEFAULT_ARCHS, Family};
 use batchlas_posv as posv;
 use batchlas_potrf::{lpanel, tiny};
 use batchlas_select::Spelling;
-use batchlas_trsm::{cta, few, sg_left};
+use batchlas_trsm::{cta, few, fused, sg_left};
 
 use crate::Result;
 
@@ -34,6 +34,7 @@ pub(crate) const CATALOGUES: &[fn(Arch, Scope) -> Vec<Family>] = &[
     trsm_cta,
     trsm_few,
     trsm_sg_left,
+    trsm_fused,
     gemm_tile,
     gemm_mma,
     posv_tiny,
@@ -186,6 +187,23 @@ fn posv_mixed(_: Arch, _: Scope) -> Vec<Family> {
 fn solves() -> impl Iterator<Item = posv::Problem> {
     let types = Dtype::ALL.into_iter().flat_map(|dtype| Uplo::ALL.iter().map(move |&uplo| (dtype, uplo)));
     types.map(|(dtype, uplo)| posv::Problem { dtype, uplo, n: 0, nrhs: 0, batch: 1 })
+}
+
+/// Orders to 40 everywhere, the largest on the architecture that is measured. Where a block can have less shared memory, a
+/// device refuses what does not fit, and so it is left out here.
+fn trsm_fused(arch: Arch, scope: Scope) -> Vec<Family> {
+    let orders: Vec<usize> = match scope {
+        Scope::All => (40..=fused::MAX_N).step_by(8).collect(),
+        Scope::Subset if arch.to_string() == "sm_90" => vec![40, fused::MAX_N],
+        Scope::Subset => vec![40],
+    };
+    let fits = |kernel: &Kernel| {
+        let available = arch.multiprocessor().map_or(u32::MAX, |sm| sm.shared - sm.shared_reserved);
+        kernel.promise.max_dynamic_shared <= available
+    };
+    let kernels =
+        spelled("fused").flat_map(|family| fused::kernels(orders.clone(), &family).collect::<Vec<_>>());
+    family("batchlas-trsm", "fused", kernels.filter(fits))
 }
 
 fn staging(_: Arch, _: Scope) -> Vec<Family> {

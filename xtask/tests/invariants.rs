@@ -86,6 +86,7 @@ const UNSAFE: &[&str] = &[
     "crates/batchlas-sim/tests/queue.rs",
     "crates/batchlas-trsm/src/cta.rs",
     "crates/batchlas-trsm/src/few.rs",
+    "crates/batchlas-trsm/src/fused.rs",
     "crates/batchlas-trsm/src/operands.rs",
     "crates/batchlas-vendor/src/cuda/factor.rs",
     "crates/batchlas-vendor/src/cuda/handle.rs",

@@ -25,12 +25,15 @@
 //! | [`few`] | at most 8 right-hand sides, orders to 128 | rows of all right-hand sides |
 //! | `vendor` | what its library serves | |
 
+mod blocked;
 pub mod cta;
 pub mod few;
+pub mod fused;
 mod operands;
 mod problem;
 mod route;
 pub mod sg_left;
 
+pub use blocked::Blocks;
 pub use problem::Problem;
 pub use route::{Trsm, VOCABULARY};

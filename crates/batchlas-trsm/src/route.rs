@@ -3,12 +3,14 @@
 use batchlas_core::seam::SolveShape;
 use batchlas_core::{
     Device, Diag, Error, MatBatch, MatBatchMut, PanelSolve, Queue, QueueError, Ran, Result, Scalar, Side,
-    Trans, Uplo,
+    TrailingUpdate, Trans, Uplo,
 };
-use batchlas_select::{Candidate, Class, ExactField, LogField, Pin, Refusal, Selector, Spelling, Vocabulary};
+use batchlas_select::{
+    Asked, Candidate, Class, ExactField, LogField, Pin, Refusal, Selector, Spelling, Vocabulary,
+};
 
 use crate::problem::Problem;
-use crate::{cta, few, sg_left};
+use crate::{blocked, cta, few, fused, sg_left};
 
 const OP: &str = "trsm";
 
@@ -19,6 +21,8 @@ pub static VOCABULARY: Vocabulary = Vocabulary {
         cta::CANDIDATE,
         few::CANDIDATE,
         sg_left::CANDIDATE,
+        fused::CANDIDATE,
+        blocked::CANDIDATE,
         Candidate { family: "vendor", class: Class::Vendor, knobs: &[] },
     ],
     last_resort: &["vendor"],
@@ -43,9 +47,19 @@ pub struct Trsm<'s, T: Scalar> {
     pub pin: Option<Pin>,
     /// The vendor arm, where there is one.
     pub vendor: Option<&'s dyn PanelSolve<T>>,
+    /// The product that `blocked` updates with.
+    pub update: Option<&'s dyn TrailingUpdate<T>>,
 }
 
 impl<T: Scalar> Trsm<'_, T> {
+    /// What solves the diagonal blocks of `blocked`: this operation, an exact pin taken off. It cannot call itself for
+    /// ever, since `blocked` refuses what is a single block.
+    fn leaf(&self) -> Result<Self> {
+        let asked = Asked::resolve(&VOCABULARY, self.pin, &self.selector.environment)?;
+        let pin = if asked.pin.class().is_some() { asked.pin } else { Pin::Auto };
+        Ok(Trsm { pin: Some(pin), ..*self })
+    }
+
     /// Whether a family serves a problem on a device: correctness only, never speed.
     ///
     /// # Errors
@@ -53,6 +67,8 @@ impl<T: Scalar> Trsm<'_, T> {
     pub fn can_run(&self, device: &Device, shape: &SolveShape, family: &Spelling) -> Result<(), Refusal> {
         match (family.family(), self.vendor) {
             ("cta", _) => cta::can_run(device, T::DTYPE, shape, family),
+            ("fused", _) => fused::can_run(device, T::DTYPE, shape, family),
+            ("blocked", _) => blocked::can_run(device, shape, family, self.update, self),
             ("few", _) => few::can_run(device, T::DTYPE, shape, family),
             ("sg_left", _) => sg_left::can_run(device, T::DTYPE, shape, family),
             ("vendor", Some(vendor)) => Ok(vendor.can_solve(device, shape)?),
@@ -96,6 +112,11 @@ impl<T: Scalar> PanelSolve<T> for Trsm<'_, T> {
             let family = route.choice().spelling;
             let ran = route.run(|family| match (family.family(), self.vendor) {
                 ("cta", _) => cta::run(queue, shape, alpha, a, b.rb_mut(), family),
+                ("fused", _) => fused::run(queue, shape, alpha, a, b.rb_mut(), family),
+                ("blocked", _) => {
+                    let update = self.update.ok_or(Error::MissingSeam { op: OP, seam: "update" })?;
+                    blocked::run(queue, shape, alpha, a, b.rb_mut(), family, update, &self.leaf()?)
+                }
                 ("few", _) => few::run(queue, shape, alpha, a, b.rb_mut(), family),
                 ("sg_left", _) => sg_left::run(queue, shape, alpha, a, b.rb_mut(), family),
                 ("vendor", Some(vendor)) => {

@@ -7,7 +7,7 @@ use batchlas_kernels::Arch;
 use batchlas_kernels::cuda::{CudaQueue, Graph};
 use batchlas_potrf::{Problem, logdet, lpanel, potri, tiny};
 use batchlas_select::Spelling;
-use batchlas_trsm::{cta, few, sg_left};
+use batchlas_trsm::{cta, few, fused, sg_left};
 use batchlas_vendor::Element;
 use num_complex::Complex;
 
@@ -77,8 +77,8 @@ impl Context {
     }
 }
 
-/// The kernels that calls can need on an architecture (`sm_90`), for orders of the small families in `orders` (of 1 to
-/// [`tiny::MAX_N`]) and at most one right-hand side, where no table and no pin gives knobs.
+/// The kernels that calls can need on an architecture (`sm_90`), for the orders in `orders` (of 1 to [`fused::MAX_N`]) and
+/// at most one right-hand side, where no table and no pin gives knobs.
 ///
 /// # Errors
 /// None, unless a vocabulary is inconsistent, which a test excludes.
@@ -86,13 +86,16 @@ pub fn kernels(arch: &str, orders: impl IntoIterator<Item = usize>) -> Result<Ve
     let family = batchlas_potrf::VOCABULARY.spelling("tiny")?;
     let [wide, narrow] = ["cta", "few"].map(|family| batchlas_trsm::VOCABULARY.spelling(family));
     let (wide, narrow) = (wide?, narrow?);
-    let small = orders.into_iter().filter(|n| (1..=tiny::MAX_N).contains(n)).collect::<Vec<_>>();
+    let (small, large): (Vec<usize>, Vec<usize>) =
+        orders.into_iter().filter(|n| (1..=fused::MAX_N).contains(n)).partition(|&n| n <= tiny::MAX_N);
+    let blocks = batchlas_trsm::VOCABULARY.spelling("fused")?;
     let device = device(arch)?;
     let solve = batchlas_posv::POSV.spelling("tiny")?;
     let solves = small.iter().flat_map(|&n| posv_tiny(n, 1, &solve));
     Ok(tiny::kernels(arch, small.iter().copied(), &family)
         .chain(cta::kernels(small.iter().copied(), &wide))
         .chain(few::kernels(small.iter().copied(), &[1], &narrow))
+        .chain(fused::kernels(large, &blocks))
         .chain(potri::kernels(&device))
         .chain(logdet::kernels())
         .chain(solves)
@@ -120,6 +123,7 @@ pub fn kernels_of(arch: &str, op: &str, route: &str, n: usize, q: usize) -> Resu
     Ok(match (op, family.family()) {
         ("potrf", "tiny") => tiny::kernels(arch, [n], &family).collect(),
         ("trsm", "cta") => cta::kernels([n], &family).collect(),
+        ("trsm", "fused") => fused::kernels([n], &family).collect(),
         ("trsm", "few") => few::kernels([n], &[q], &family).collect(),
         ("trsm", "sg_left") => sg_left::kernels([n], &family).collect(),
         ("potrf", "lpanel") => lpanel::kernels(&device(arch)?, [n], &family).collect(),

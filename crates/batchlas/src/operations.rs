@@ -253,7 +253,7 @@ impl Context {
     ) -> Result<Ran> {
         let pin = pin(&batchlas_trsm::VOCABULARY, options.route.as_ref())?;
         let TrsmOptions { side, uplo, trans, diag, alpha, .. } = *options;
-        self.trsm_with(pin).solve(self.queue(), side, uplo, trans, diag, alpha, a, b)
+        self.trsm_with(pin, |trsm| trsm.solve(self.queue(), side, uplo, trans, diag, alpha, a, b))
     }
 
     /// Matrix product of every item: `C = alpha op(A) op(B) + beta C`. `a` and `b` may be shared by the whole batch

@@ -1,4 +1,4 @@
-//! trsm: `cta`, `few`, `sg_left`.
+//! trsm: `cta`, `few`, `sg_left`, `fused`.
 
 use std::cmp::Ordering;
 
@@ -94,6 +94,7 @@ fn a_staged_triangle_is_read_behind_a_barrier() {
     for (route, warps, barrier) in [
         ("cta:lanes=64:cols=1:warps=2", 2, "arch::sync_block();"),
         ("sg_left:warps=1", 1, "arch::sync_warp();"),
+        ("fused:warps=2", 2, "arch::sync_block();"),
     ] {
         let b = vec![1.0f32; N * 64];
         let sound = context();
@@ -105,6 +106,35 @@ fn a_staged_triangle_is_read_behind_a_barrier() {
 
         let message = solve(&planted(barrier, ""), route, N, 64, &a, &b).expect_err("a race").to_string();
         assert!(message.contains("race"), "{route} without its barrier: {message}");
+    }
+}
+
+/// What `fused` does for orders and right-hand sides that fill no block: each part of it left out is seen.
+#[test]
+fn every_guard_of_ragged_blocks_is_needed() {
+    const N: usize = 13;
+    const Q: usize = 5;
+    let element = |e: usize| match (e % N).cmp(&(e / N % N)) {
+        Ordering::Equal => 2.0,
+        Ordering::Greater => 0.25,
+        Ordering::Less => f64::NAN,
+    };
+    let a: Vec<f64> = (0..2 * N * N).map(element).collect();
+    let b: Vec<f64> = (0..2 * N * Q).map(|e| e as f64).collect();
+    let sound = solve(&context(), "fused", N, Q, &a, &b).expect("a clean run");
+    assert!(sound.iter().all(|x| x.is_finite()), "{sound:?}");
+    for (guard, broken) in [
+        ("const bool inside = p < s && s < n;", "const bool inside = p < s;"),
+        ("const bool inside = p < s && s < n;", "const bool inside = s < n;"),
+        ("*element = zero<T>();", ""),
+        ("load(s < n, e + s * step, one<T>())", "load(true, e + s * step, one<T>())"),
+        ("store_run(live && left > 0, at, v);", "store_run(live, at, v);"),
+        ("load_run(live && left > 1, at + args.b_unknown", "load_run(live, at + args.b_unknown"),
+        ("const bool live = rhs + i * STEP < end;", "const bool live = true;"),
+        ("arch::wait_async<0>();", ""),
+    ] {
+        let outcome = solve(&planted(guard, broken), "fused", N, Q, &a, &b);
+        assert!(outcome.is_err() || outcome.is_ok_and(|x| x != sound), "{guard} can be left out");
     }
 }
 
@@ -135,7 +165,7 @@ fn a_zero_diagonal_disturbs_what_depends_on_it_alone() {
             );
         }
     }
-    for route in ["cta", "few", "sg_left"] {
+    for route in ["cta", "few", "sg_left", "fused"] {
         check::<f32>(route);
         check::<Complex<f32>>(route);
     }
@@ -147,7 +177,7 @@ fn complex_diagonals_of_any_size_are_inverted() {
     for size in [1e30f32, 1e-30] {
         let a = [Complex::new(3.0 * size, -4.0 * size), Complex::new(-3.0 * size, 4e-3 * size)];
         let b = [Complex::new(25.0 * size, 0.0), Complex::new(3.0 * size, 0.0)];
-        for route in ["cta", "few"] {
+        for route in ["cta", "few", "fused"] {
             let x = solve(&context(), route, 1, 1, &a, &b).expect("a run");
             let expected = [Complex::new(3.0f32, 4.0), Complex::new(-1.0, -4e-3 / 3.0)];
             for (x, expected) in x.iter().zip(expected) {
@@ -160,9 +190,30 @@ fn complex_diagonals_of_any_size_are_inverted() {
 /// One more than the last order is refused, not solved as the last: DEF-02.
 #[test]
 fn over_capacity_is_refused() {
-    let (a, b) = (vec![1.0f32; 33 * 33], vec![1.0f32; 33]);
-    for route in ["cta", "sg_left"] {
-        let message = solve(&context(), route, 33, 1, &a, &b).expect_err("a refusal").to_string();
-        assert!(message.contains("n = 33"), "{message}");
+    let (a, b) = (vec![1.0f32; 129 * 129], vec![1.0f32; 129]);
+    for (route, n) in [("cta", 33), ("sg_left", 33), ("fused", 129)] {
+        let (a, b) = (&a[..n * n], &b[..n]);
+        let message = solve(&context(), route, n, 1, a, b).expect_err("a refusal").to_string();
+        assert!(message.contains(&format!("n = {n}")), "{message}");
     }
+}
+
+#[test]
+fn fused_f32_is_clean_and_right() {
+    check("trsm", "fused", Dtype::F32, 2 * 33 * 33);
+}
+
+#[test]
+fn fused_f64_is_clean_and_right() {
+    check("trsm", "fused", Dtype::F64, 2 * 33 * 33);
+}
+
+#[test]
+fn fused_c32_is_clean_and_right() {
+    check("trsm", "fused", Dtype::C32, 2 * 33 * 33);
+}
+
+#[test]
+fn fused_c64_is_clean_and_right() {
+    check("trsm", "fused", Dtype::C64, 2 * 33 * 33);
 }

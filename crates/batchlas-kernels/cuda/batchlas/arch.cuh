@@ -47,6 +47,16 @@ BATCHLAS_DEVICE u64 advance(u64 address, u64 step) {
   return address;
 }
 
+/// `x`, not known before `value` is; `zero` is a zero that the compiler does not know to be one. Addresses that derive from it are then computed where they are
+/// needed, and loads from them stay there, instead of holding registers from the top of a long block of code on. One instruction.
+BATCHLAS_DEVICE u32 after(u32 x, float value, u32 zero) { return x | (__float_as_uint(value) & zero); }
+BATCHLAS_DEVICE u32 after(u32 x, double value, u32 zero) { return x | (static_cast<u32>(__double2loint(value)) & zero); }
+BATCHLAS_DEVICE u64 after(u64 x, float value, u32 zero) { return x | (__float_as_uint(value) & zero); }
+BATCHLAS_DEVICE u64 after(u64 x, double value, u32 zero) { return x | (static_cast<u32>(__double2loint(value)) & zero); }
+
+/// This warp's number in its block, known by the compiler to be the same in all lanes: branches on it do not diverge.
+BATCHLAS_DEVICE int uniform_warp() { return __shfl_sync(0xffffffffu, warp(), 0); }
+
 // Arithmetic, rounded to nearest even.
 
 BATCHLAS_DEVICE float fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
@@ -181,6 +191,15 @@ BATCHLAS_DEVICE void mma_16x8x8(double (&c)[4], const double (&a)[4], const doub
   }
 #endif
 }
+/// The same in f32, of whose elements of A and B the upper 19 bits take part (TF32: 11 bits of precision); sums are f32.
+BATCHLAS_DEVICE void mma_16x8x8(float (&c)[4], const float (&a)[4], const float (&b)[2]) {
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(__float_as_uint(a[0])), "r"(__float_as_uint(a[1])), "r"(__float_as_uint(a[2])), "r"(__float_as_uint(a[3])), "r"(__float_as_uint(b[0])),
+        "r"(__float_as_uint(b[1])));
+}
+/// `x` rounded to the precision of TF32, ties away from zero.
+BATCHLAS_DEVICE float round_tf32(float x) { return __uint_as_float((__float_as_uint(x) + 0x1000u) & 0xffffe000u); }
 
 } // namespace arch
 } // namespace batchlas
