@@ -70,6 +70,7 @@ const UNSAFE: &[&str] = &[
     "crates/batchlas-kernels/src/locate.rs",
     "crates/batchlas-kernels/src/nvrtc.rs",
     "crates/batchlas-posv/src/quench.rs",
+    "crates/batchlas-potrf/src/cta.rs",
     "crates/batchlas-potrf/src/tiny.rs",
     "crates/batchlas-sim/src/queue.rs",
     "crates/batchlas-sim/tests/queue.rs",

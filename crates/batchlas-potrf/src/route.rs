@@ -10,18 +10,22 @@ use batchlas_select::{
 };
 
 use crate::problem::Problem;
-use crate::tiny;
+use crate::{cta, tiny};
 
 const OP: &str = "potrf";
 
 /// What a factorisation can be run by. The work grows as `n^3 * batch`, hence the weights of the key.
 pub static VOCABULARY: Vocabulary = Vocabulary {
     op: OP,
-    candidates: &[tiny::CANDIDATE, Candidate { family: "vendor", class: Class::Vendor, knobs: &[] }],
+    candidates: &[
+        tiny::CANDIDATE,
+        cta::CANDIDATE,
+        Candidate { family: "vendor", class: Class::Vendor, knobs: &[] },
+    ],
     last_resort: &["vendor"],
     retired: &[
         Retired { alias: "native:tiny", instead: "tiny" },
-        Retired { alias: "native:cta", instead: "vendor" },
+        Retired { alias: "native:cta", instead: "cta" },
         Retired { alias: "native:lpanel", instead: "vendor" },
         Retired { alias: "native:blocked", instead: "vendor" },
         Retired { alias: "lpanel", instead: "vendor" },
@@ -49,6 +53,7 @@ impl<T: Scalar> Potrf<'_, T> {
     pub fn can_run(&self, device: &Device, shape: &FactorShape, family: &Spelling) -> Result<(), Refusal> {
         match (family.family(), self.vendor) {
             ("tiny", _) => tiny::can_run(device, T::DTYPE, shape, family),
+            ("cta", _) => cta::can_run(device, T::DTYPE, shape, family),
             ("vendor", Some(vendor)) => Ok(vendor.can_factor(device, shape)?),
             ("vendor", None) => Err("no vendor arm is wired".into()),
             (other, _) => Err(format!("potrf has no family {other}").into()),
@@ -66,6 +71,7 @@ impl<T: Scalar> Potrf<'_, T> {
             "tiny" => {
                 tiny::layouts(problem.dtype, problem.n, problem.uplo, &route.choice().spelling).collect()
             }
+            "cta" => cta::layouts(problem.dtype, problem.n, problem.uplo, &route.choice().spelling).collect(),
             _ => Vec::new(),
         })
     }
@@ -134,6 +140,7 @@ impl<T: Scalar> Factor<T> for Potrf<'_, T> {
             let family = route.choice().spelling;
             let ran = route.run(|family| match family.family() {
                 "tiny" => tiny::run(queue, uplo, a.rb_mut(), info.rb_mut(), family),
+                "cta" => cta::run(queue, uplo, a.rb_mut(), info.rb_mut(), family),
                 "vendor" => {
                     let need = self.vendor()?.factor_workspace(queue, uplo, a.rb())?;
                     workspace.validate(OP, need, queue.device().place)?;

@@ -2,7 +2,7 @@
 
 use batchlas_core::{Dtype, Error, Kernel, Result, Uplo};
 use batchlas_kernels::cuda::{CudaQueue, Graph};
-use batchlas_potrf::{Problem, tiny};
+use batchlas_potrf::{Problem, cta, tiny};
 use num_complex::Complex;
 
 use crate::context::Context;
@@ -82,6 +82,7 @@ pub fn kernels_of(arch: &str, op: &str, route: &str, n: usize) -> Result<Vec<Ker
     let family = vocabulary.spelling(route)?;
     Ok(match (op, family.family()) {
         ("potrf", "tiny") => tiny::kernels(arch, [n], &family).collect(),
+        ("potrf", "cta") => cta::kernels(usize::MAX, [n], &family).collect(),
         _ => Vec::new(),
     })
 }
