@@ -23,6 +23,9 @@ pub const MAX_N: usize = 256;
 /// The widths of phases are multiples of this, which is one of every grid of threads.
 const PHASE: usize = 32;
 
+/// Bytes of a sector of global memory, the unit of its traffic.
+const SECTOR: usize = 32;
+
 /// Bytes of a panel row that tensor cores take at once.
 const TENSOR_ROW: usize = 64;
 
@@ -81,29 +84,30 @@ impl Knobs {
             Some(unit) => unit.to_string() == "tensor",
             None => matches!(dtype, Dtype::F64 | Dtype::C64),
         };
-        let (warps, tile, blocks) = match (dtype, n) {
-            (Dtype::F32, ..=96) => (1, 80, 12),
-            (Dtype::F32, ..=128) => (2, 56, 6),
-            (Dtype::F32, ..=192) => (4, 44, 3),
-            (Dtype::F32, _) => (8, 32, 1),
-            (Dtype::F64, ..=64) => (1, 64, 8),
-            (Dtype::F64, ..=96) => (2, 40, 4),
-            (Dtype::F64, ..=128) => (4, 28, 3),
-            (Dtype::F64, ..=192) => (4, 44, 2),
-            (Dtype::F64, _) => (8, 40, 1),
-            (Dtype::C32, ..=64) => (1, 64, 8),
-            (Dtype::C32, ..=96) => (2, 40, 6),
-            (Dtype::C32, ..=128) => (4, 28, 3),
-            (Dtype::C32, _) => (8, 32, 1),
-            (Dtype::C64, ..=64) => (2, 32, 4),
-            (Dtype::C64, ..=128) => (4, 28, 2),
-            (Dtype::C64, _) => (8, 22, 1),
+        let (warps, steps, tile, blocks) = match (dtype, n) {
+            (Dtype::F32, ..=96) => (1, 1, 63, 10),
+            (Dtype::F32, ..=128) => (2, 1, 56, 5),
+            (Dtype::F32, ..=192) => (4, 2, 44, 4),
+            (Dtype::F32, _) => (8, 1, 32, 1),
+            (Dtype::F64, ..=48) => (1, 1, 63, 8),
+            (Dtype::F64, ..=64) => (1, 1, 47, 8),
+            (Dtype::F64, ..=96) => (2, 1, 40, 4),
+            (Dtype::F64, ..=128) => (4, 1, 16, 3),
+            (Dtype::F64, ..=192) => (4, 1, 44, 2),
+            (Dtype::F64, _) => (8, 1, 40, 1),
+            (Dtype::C32, ..=64) => (1, 1, 63, 8),
+            (Dtype::C32, ..=96) => (2, 1, 40, 6),
+            (Dtype::C32, ..=128) => (4, 1, 28, 3),
+            (Dtype::C32, _) => (8, 1, 32, 1),
+            (Dtype::C64, ..=64) => (2, 1, 23, 4),
+            (Dtype::C64, ..=128) => (4, 1, 28, 2),
+            (Dtype::C64, _) => (8, 1, 22, 1),
         };
         let warps = family.int("warps").unwrap_or(warps);
         Knobs {
             tensor,
             warps,
-            steps: family.int("steps").unwrap_or(1),
+            steps: family.int("steps").unwrap_or(steps),
             solvers: family.int("solvers").unwrap_or(warps),
             tile: family.int("tile").unwrap_or(tile),
             blocks: family.int("blocks").unwrap_or(blocks),
@@ -195,7 +199,9 @@ impl Plan {
             history += kept * width;
             buffer = buffer.max(rows - kept);
         }
-        let elements = history + 2 * buffer * panel + panel * panel;
+        // As many panels as make up a sector of memory, twice, and the diagonal block of one.
+        let buffers = 2 * (SECTOR / (panel * dtype.bytes())).max(1);
+        let elements = history + buffers * buffer * panel + panel * panel;
         Plan { widths, shared: elements * dtype.bytes() }
     }
 }
@@ -355,8 +361,8 @@ mod tests {
                 assert_eq!(plan.widths.iter().sum::<usize>(), n);
                 let (_, whole) = plan.widths.split_last().unwrap();
                 assert!(whole.iter().all(|w| w % PHASE == 0), "{dtype} n = {n}: {plan:?}");
-                // The panels of all phases and two buffers: never more than the whole lower triangle, filled up, and those.
-                assert!(plan.shared <= (n + 32).pow(2) / 2 * dtype.bytes() + 2 * (n + 32) * 64 + 1024);
+                // The panels of all phases and their buffers: never more than the whole lower triangle, filled up, and those.
+                assert!(plan.shared <= (n + 32).pow(2) / 2 * dtype.bytes() + 4 * (n + 32) * 64 + 1024);
             }
         }
         for dtype in [Dtype::F32, Dtype::F64, Dtype::C32] {
@@ -374,7 +380,8 @@ mod tests {
         let widths = |text: &str, dtype, n| {
             Plan::new(dtype, n, &Knobs::new(dtype, n, &VOCABULARY.spelling(text).unwrap())).widths
         };
-        assert_eq!(widths("cta", Dtype::F32, 64), [64]);
+        assert_eq!(widths("cta", Dtype::F32, 48), [48]);
+        assert_eq!(widths("cta", Dtype::F32, 64), [32, 32]);
         assert_eq!(widths("cta", Dtype::F32, 128), [32, 32, 64]);
         assert_eq!(widths("cta", Dtype::F32, 192), [32, 32, 32, 96]);
         assert_eq!(widths("cta", Dtype::F32, 256), [32, 32, 32, 64, 96]);
@@ -383,10 +390,10 @@ mod tests {
     }
 
     #[test]
-    fn shared_memory_holds_the_finished_rows_and_two_panels() {
-        // f32, 8 x 8 threads: 96 rows of 32 columns, 64 of 32, two buffers of 64 rows of 4, a block of 4 x 4.
+    fn shared_memory_holds_the_finished_rows_and_panels_under_way() {
+        // f32, 8 x 8 threads: 96 rows of 32 columns, 64 of 32, four buffers of 64 rows of 4, a block of 4 x 4.
         let knobs = Knobs::new(Dtype::F32, 128, &VOCABULARY.spelling("cta").unwrap());
-        let elements = 96 * 32 + 64 * 32 + 2 * 64 * 4 + 16;
+        let elements = 96 * 32 + 64 * 32 + 4 * 64 * 4 + 16;
         assert_eq!(Plan::new(Dtype::F32, 128, &knobs).shared, 4 * elements);
         // The largest order of c64 is where a work-group's shared memory ends.
         let served: Vec<usize> =
@@ -421,8 +428,8 @@ mod tests {
         assert_eq!(
             kernel.entry,
             "batchlas::potrf_cta<batchlas::CholeskyPlan<batchlas::f32, 97, batchlas::VectorGrid<2, 2>, 4, 2, 96, \
-             batchlas::Phases<97>>, 3648, batchlas::Uplo::Upper, batchlas::Layout::Pointers, 3>"
+             batchlas::Phases<97>>, 7232, batchlas::Uplo::Upper, batchlas::Layout::Pointers, 3>"
         );
-        assert_eq!(kernel.promise, Promise { threads: 128, min_blocks: 3, max_dynamic_shared: 3648 });
+        assert_eq!(kernel.promise, Promise { threads: 128, min_blocks: 3, max_dynamic_shared: 7232 });
     }
 }

@@ -67,7 +67,11 @@ template <class T_, int N_, class Grid_, int NB_, int Steps_, int Solvers_, clas
     }
     return sum;
   }
-  /// Rows of the two buffers for the part of a panel that lies in its own phase.
+  /// Panels that make up the 32 bytes of a memory sector: Upper, where a panel is a run of a column of A, stores so many at once.
+  static constexpr int SECTOR = NB * int(sizeof(T)) < 32 ? 32 / (NB * int(sizeof(T))) : 1;
+  /// Buffers for the part of a panel that lies in its own phase: those of a sector while the next are being written.
+  static constexpr int BUFFERS = 2 * SECTOR;
+  /// Rows of a buffer.
   static BATCHLAS_DEVICE constexpr int buffer_rows() {
     int most = 0;
     for (int p = 0; p < Phases::COUNT; p++) {
@@ -76,8 +80,8 @@ template <class T_, int N_, class Grid_, int NB_, int Steps_, int Solvers_, clas
     }
     return most;
   }
-  static constexpr int BUFFERS = history(Phases::COUNT);
-  static constexpr int DIAGONAL = BUFFERS + 2 * buffer_rows() * NB;
+  static constexpr int BUFFER = history(Phases::COUNT);
+  static constexpr int DIAGONAL = BUFFER + BUFFERS * buffer_rows() * NB;
   /// Shared memory of a group.
   static constexpr int BYTES = (DIAGONAL + NB * NB) * int(sizeof(T));
 };
@@ -124,7 +128,7 @@ private:
     }
   }
 
-  /// Reads the trapezoid. What is beyond the matrix is filled up to a larger one by an identity.
+  /// Reads the trapezoid. What is beyond the matrix is zero: its rows stay zero, and a pivot beyond the matrix is nobody's failure.
   template <int P> BATCHLAS_DEVICE void load(Tile<P> &a) {
     constexpr int FIRST = Phases::first(P);
     const u64 corner = U == Uplo::Lower ? item + (FIRST + y) * sizeof(T) + (FIRST + x) * ld_bytes : item + (FIRST + x) * sizeof(T) + (FIRST + y) * ld_bytes;
@@ -162,8 +166,7 @@ private:
     for (int e = 0; e < Grid::PER_THREAD; e++) {
       const bool in_triangle = below || y - x >= col0 + e - row0;
       const bool inside = whole || (y < REST - row0 && x < WIDTH - col0 - e);
-      const T otherwise = from_real<T>(whole ? R(0) : select(y - x == col0 + e - row0, R(1), R(0)));
-      a[r][c].at[e] = held(oriented(batchlas::load(in_triangle && inside, address, otherwise)));
+      a[r][c].at[e] = held(oriented(batchlas::load(in_triangle && inside, address, from_real<T>(0))));
       address += along_row();
     }
   }
@@ -273,8 +276,11 @@ private:
     for (int first = 0; first < WIDTH; first += NB) {
       Grid::sync();
       solve<P>(first);
-      if (!Plan::last(P) || first + NB < WIDTH) {
+      if (U == Uplo::Upper || !Plan::last(P) || first + NB < WIDTH) {
         Grid::sync();
+      }
+      if (U == Uplo::Upper) {
+        store_upper<P>(first);
       }
       if (first + NB < WIDTH) {
         at_column<P, 0>(first / Grid::COLS, [&](auto column) {
@@ -305,7 +311,7 @@ private:
   }
 
   /// Where the panel that starts at column `first` of phase P keeps its rows in the phase's diagonal block, and those below.
-  BATCHLAS_DEVICE T *inner(int first) const { return shared + Plan::BUFFERS + first / NB % 2 * (Plan::buffer_rows() * NB); }
+  BATCHLAS_DEVICE T *inner(int first) const { return shared + Plan::BUFFER + first / NB % Plan::BUFFERS * (Plan::buffer_rows() * NB); }
   template <int P> BATCHLAS_DEVICE T *outer(int first) const { return shared + Plan::history(P) + first * Plan::kept(P); }
 
   /// Writes the panel that starts at column `first`, in tile column Col, and its diagonal block.
@@ -410,7 +416,7 @@ private:
         b[u][m] = scale(b[u][m], inverse);
       }
     }
-    const u64 corner = item + (Phases::first(P) + row0) * along_column() + column * along_row();
+    const u64 corner = item + (Phases::first(P) + row0) * sizeof(T) + column * ld_bytes;
 #pragma unroll
     for (int u = 0; u < Turns; u++) {
       const int row = row0 + u * Plan::SOLVERS, i = row - first;
@@ -423,18 +429,39 @@ private:
           }
         }
         Columns::store(rows[u], row % 8, 0, b[u]);
-        u64 address = corner + u * Plan::SOLVERS * along_column();
+        if constexpr (U == Uplo::Lower) {
+          u64 address = corner + u * Plan::SOLVERS * sizeof(T);
 #pragma unroll
-        for (int m = 0; m < NB; m++) {
-          store(i >= m && (N % NB == 0 || column + m < N), address, oriented(b[u][m]));
-          address += along_row();
+          for (int m = 0; m < NB; m++) {
+            store(i >= m, address, b[u][m]);
+            address += ld_bytes;
+          }
         }
       }
     }
   }
 
-  /// Bytes from an element of the lower triangle to the one below it, and to the one right of it.
-  BATCHLAS_DEVICE u64 along_column() const { return U == Uplo::Lower ? sizeof(T) : ld_bytes; }
+  /// Writes the panels of a sector, if the one that starts at column `first` completes it: a row of S is a column of A, so consecutive threads take
+  /// consecutive elements of a row.
+  template <int P> BATCHLAS_DEVICE void store_upper(int first) const {
+    constexpr int FIRST = Phases::first(P), WIDTH = Phases::width(P), ACROSS = Plan::SECTOR * NB, DOWN = Grid::THREADS / ACROSS;
+    const int begin = first / ACROSS * ACROSS, end = first + NB;
+    if (end < begin + ACROSS && end < WIDTH) {
+      return;
+    }
+    const int k = Grid::thread() % ACROSS, column = begin + k;
+    const T *const in_block = inner(begin + k / NB * NB), *const below = outer<P>(begin + k / NB * NB) - WIDTH * NB;
+    int row = begin + Grid::thread() / ACROSS;
+    u64 address = item + (FIRST + column) * sizeof(T) + (FIRST + row) * ld_bytes;
+#pragma unroll 2
+    for (; row < N - FIRST; row += DOWN) {
+      const T value = (Plan::last(P) || row < WIDTH ? in_block : below)[Columns::offset(row, k % NB)];
+      store(row >= column && column < end, address, conj(value));
+      address += DOWN * ld_bytes;
+    }
+  }
+
+  /// Bytes from an element of the lower triangle to the one right of it.
   BATCHLAS_DEVICE u64 along_row() const { return U == Uplo::Lower ? ld_bytes : sizeof(T); }
 };
 
