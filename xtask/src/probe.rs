@@ -28,6 +28,7 @@ pub(crate) enum Scope {
 /// What each crate ships, by architecture.
 pub(crate) const CATALOGUES: &[fn(Arch, Scope) -> Vec<Family>] = &[
     potrf_tiny,
+    potrf_cta,
     potrf_lpanel,
     potri,
     logdet,
@@ -56,6 +57,28 @@ fn potrf_tiny(arch: Arch, scope: Scope) -> Vec<Family> {
     let kernels =
         spelling.flat_map(|family| tiny::kernels(&name, orders.clone(), &family).collect::<Vec<_>>());
     family("batchlas-potrf", "tiny", kernels)
+}
+
+/// Edges of the ranges that share a setting. CI takes three orders of each type in one layout, one on architectures that are not measured.
+fn potrf_cta(arch: Arch, scope: Scope) -> Vec<Family> {
+    let subset: &[(usize, Uplo)] = match arch.to_string().as_str() {
+        "sm_90" => &[(33, Uplo::Upper), (96, Uplo::Lower), (192, Uplo::Lower)],
+        _ => &[(65, Uplo::Lower)],
+    };
+    let all = [33, 48, 64, 65, 96, 97, 128, 129, 160, 192, 193, 224, 256];
+    let all: Vec<_> = all.into_iter().flat_map(|n| Uplo::ALL.iter().map(move |&uplo| (n, uplo))).collect();
+    let (cases, layouts) = if scope == Scope::All { (&all[..], 2) } else { (subset, 1) };
+    let budget = arch.multiprocessor().map_or(0, |sm| (sm.shared - sm.shared_reserved) as usize);
+    let spelling = batchlas_potrf::VOCABULARY.spelling("cta").into_iter();
+    let kernels = spelling.flat_map(|family| {
+        let types = cases.iter().flat_map(|&(n, uplo)| Dtype::ALL.map(|dtype| (dtype, n, uplo)));
+        let served =
+            types.filter(|&(dtype, n, _)| batchlas_potrf::cta::serves(dtype, n, budget, &family).is_ok());
+        served
+            .flat_map(|(dtype, n, uplo)| batchlas_potrf::cta::layouts(dtype, n, uplo, &family).take(layouts))
+            .collect::<Vec<_>>()
+    });
+    family("batchlas-potrf", "cta", kernels)
 }
 
 /// One order per number of warps, which is what a kernel is compiled for; in CI two warps, and the most, where registers

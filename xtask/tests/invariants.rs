@@ -77,6 +77,7 @@ const UNSAFE: &[&str] = &[
     "crates/batchlas-posv/src/mixed.rs",
     "crates/batchlas-posv/src/quench.rs",
     "crates/batchlas-posv/src/tiny.rs",
+    "crates/batchlas-potrf/src/cta.rs",
     "crates/batchlas-potrf/src/logdet.rs",
     "crates/batchlas-potrf/src/lpanel.rs",
     "crates/batchlas-potrf/src/potri.rs",

@@ -21,6 +21,8 @@ macro_rules! embed {
 /// Every shared header, sorted by name.
 pub const HEADERS: &[Header<'static>] = embed![
     "batchlas/arch.cuh",
+    "batchlas/cholesky.cuh",
+    "batchlas/cyclic.cuh",
     "batchlas/fragment.cuh",
     "batchlas/integers.cuh",
     "batchlas/memory.cuh",

@@ -14,6 +14,7 @@
 //! * The referenced triangle of a failed item is unspecified and may hold non-finite values. Every other item is
 //!   bit-identical to what it would be alone.
 
+pub mod cta;
 pub mod logdet;
 pub mod lpanel;
 pub mod potri;

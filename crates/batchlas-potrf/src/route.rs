@@ -10,7 +10,7 @@ use batchlas_select::{
 };
 
 use crate::problem::Problem;
-use crate::{lpanel, tiny};
+use crate::{cta, lpanel, tiny};
 
 const OP: &str = "potrf";
 
@@ -19,13 +19,14 @@ pub static VOCABULARY: Vocabulary = Vocabulary {
     op: OP,
     candidates: &[
         tiny::CANDIDATE,
+        cta::CANDIDATE,
         lpanel::CANDIDATE,
         Candidate { family: "vendor", class: Class::Vendor, knobs: &[] },
     ],
     last_resort: &["vendor", "lpanel:panel=8"],
     retired: &[
         Retired { alias: "native:tiny", instead: "tiny" },
-        Retired { alias: "native:cta", instead: "vendor" },
+        Retired { alias: "native:cta", instead: "cta" },
         Retired { alias: "native:lpanel", instead: "lpanel:panel=8" },
         Retired { alias: "native:blocked", instead: "vendor" },
         Retired { alias: "lpanel", instead: "lpanel:panel=8" },
@@ -53,6 +54,7 @@ impl<T: Scalar> Potrf<'_, T> {
     pub fn can_run(&self, device: &Device, shape: &FactorShape, family: &Spelling) -> Result<(), Refusal> {
         match (family.family(), self.vendor) {
             ("tiny", _) => tiny::can_run(device, T::DTYPE, shape, family),
+            ("cta", _) => cta::can_run(device, T::DTYPE, shape, family),
             ("lpanel", _) => lpanel::can_run(device, T::DTYPE, shape, family),
             ("vendor", Some(vendor)) => Ok(vendor.can_factor(device, shape)?),
             ("vendor", None) => Err("no vendor arm is wired".into()),
@@ -71,6 +73,7 @@ impl<T: Scalar> Potrf<'_, T> {
             "tiny" => {
                 tiny::layouts(problem.dtype, problem.n, problem.uplo, &route.choice().spelling).collect()
             }
+            "cta" => cta::layouts(problem.dtype, problem.n, problem.uplo, &route.choice().spelling).collect(),
             "lpanel" => {
                 lpanel::layouts(device, problem.dtype, problem.n, problem.uplo, &route.choice().spelling)
                     .collect()
@@ -143,6 +146,7 @@ impl<T: Scalar> Factor<T> for Potrf<'_, T> {
             let family = route.choice().spelling;
             let ran = route.run(|family| match family.family() {
                 "tiny" => tiny::run(queue, uplo, a.rb_mut(), info.rb_mut(), family),
+                "cta" => cta::run(queue, uplo, a.rb_mut(), info.rb_mut(), family),
                 "lpanel" => lpanel::run(queue, uplo, a.rb_mut(), info.rb_mut(), family),
                 "vendor" => {
                     let need = self.vendor()?.factor_workspace(queue, uplo, a.rb())?;

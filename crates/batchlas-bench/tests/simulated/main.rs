@@ -3,6 +3,7 @@
 //! A launch with a finding (an access out of bounds, a read of uninitialised memory, a race under the schedule, a
 //! collective that lanes miss) is an error of the call, and so a failure here. One module per family or operation.
 
+mod cta;
 mod inverse;
 mod lpanel;
 mod posv;

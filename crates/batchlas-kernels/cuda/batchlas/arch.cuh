@@ -57,6 +57,13 @@ BATCHLAS_DEVICE u64 after(u64 x, double value, u32 zero) { return x | (static_ca
 /// This warp's number in its block, known by the compiler to be the same in all lanes: branches on it do not diverge.
 BATCHLAS_DEVICE int uniform_warp() { return __shfl_sync(0xffffffffu, warp(), 0); }
 
+/// The same value, which the compiler cannot connect with the old one.
+BATCHLAS_DEVICE bool opaque(bool value) {
+  int same = value;
+  asm volatile("" : "+r"(same));
+  return same != 0;
+}
+
 // Arithmetic, rounded to nearest even.
 
 BATCHLAS_DEVICE float fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
@@ -172,6 +179,11 @@ BATCHLAS_DEVICE void commit_async() { asm volatile("cp.async.commit_group;" ::: 
 template <int Pending> BATCHLAS_DEVICE void wait_async() { asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory"); }
 
 // Tensor cores, f64: C += A B by one warp. With g = lane / 4 and t = lane % 4, a lane holds C(g, 2t), C(g, 2t + 1), C(g + 8, 2t), C(g + 8, 2t + 1).
+
+/// A 8 x 4: a lane holds A(g, t); B 4 x 8: B(t, g); C 8 x 8 as the upper half of the above. Half the rate of the larger one on sm_90.
+BATCHLAS_DEVICE void mma_8x8x4(double (&c)[2], double a, double b) {
+  asm("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};" : "+d"(c[0]), "+d"(c[1]) : "d"(a), "d"(b));
+}
 
 /// A 16 x 8: a lane holds A(g, t), A(g + 8, t), A(g, t + 4), A(g + 8, t + 4); B 8 x 8: B(t, g), B(t + 4, g). Before sm_90 two rows of 8 x 8 x 4.
 BATCHLAS_DEVICE void mma_16x8x8(double (&c)[4], const double (&a)[4], const double (&b)[2]) {
