@@ -4,6 +4,9 @@
 //! ```text
 //! potrf DTYPE UPLO N BATCH ROUTE
 //! posv  DTYPE UPLO N NRHS BATCH ROUTE
+//! mixed DTYPE UPLO N NRHS BATCH ROUTE      (posv in mixed precision)
+//! potrs DTYPE UPLO N NRHS BATCH ROUTE
+//! potri DTYPE UPLO N BATCH native
 //! trsm  DTYPE SIDE UPLO TRANS DIAG N Q BATCH ROUTE
 //! gemm  DTYPE TRANSA TRANSB M N K BATCH ROUTE
 //! herk  DTYPE UPLO TRANS N K BATCH ROUTE
@@ -15,8 +18,8 @@
 use std::str::FromStr;
 
 use batchlas::{
-    Buffer, Context, Diag, Dtype, Element, GemmOptions, HerkOptions, PosvOptions, PotrfOptions, RealOf,
-    Result, Scalar, Side, Trans, TrsmOptions, Uplo, WorkspaceMut,
+    Buffer, Context, Diag, Dtype, Element, GemmOptions, HerkOptions, PosvOptions, PotrfOptions, PotriOptions,
+    PotrsOptions, RealOf, Result, Scalar, Side, Trans, TrsmOptions, Uplo, WorkspaceMut,
 };
 use num_complex::Complex;
 
@@ -33,6 +36,9 @@ const STALE_INFO: i32 = 77;
 pub enum Op {
     Potrf { uplo: Uplo, n: usize },
     Posv { uplo: Uplo, n: usize, nrhs: usize },
+    Mixed { uplo: Uplo, n: usize, nrhs: usize },
+    Potrs { uplo: Uplo, n: usize, nrhs: usize },
+    Potri { uplo: Uplo, n: usize },
     Trsm { side: Side, uplo: Uplo, trans: Trans, diag: Diag, n: usize, q: usize },
     Gemm { trans_a: Trans, trans_b: Trans, m: usize, n: usize, k: usize },
     Herk { uplo: Uplo, trans: Trans, n: usize, k: usize },
@@ -71,11 +77,16 @@ impl FromStr for Call {
         let dtype: Dtype = next("the element type")?.parse()?;
         let op = match op {
             "potrf" => Op::Potrf { uplo: word!("the triangle"), n: word!("the order") },
-            "posv" => Op::Posv {
-                uplo: word!("the triangle"),
-                n: word!("the order"),
-                nrhs: word!("the number of right-hand sides"),
-            },
+            "potri" => Op::Potri { uplo: word!("the triangle"), n: word!("the order") },
+            solve @ ("posv" | "mixed" | "potrs") => {
+                let uplo = word!("the triangle");
+                let (n, nrhs) = (word!("the order"), word!("the number of right-hand sides"));
+                match solve {
+                    "posv" => Op::Posv { uplo, n, nrhs },
+                    "mixed" => Op::Mixed { uplo, n, nrhs },
+                    _ => Op::Potrs { uplo, n, nrhs },
+                }
+            }
             "trsm" => Op::Trsm {
                 side: word!("the side"),
                 uplo: word!("the triangle"),
@@ -97,9 +108,16 @@ impl FromStr for Call {
                 n: word!("the order"),
                 k: word!("the inner dimension"),
             },
-            other => return Err(format!("{other:?} is not one of potrf, posv, trsm, gemm, herk")),
+            other => {
+                return Err(format!(
+                    "{other:?} is not one of potrf, posv, mixed, potrs, potri, trsm, gemm, herk"
+                ));
+            }
         };
         let (batch, route) = (word!("the batch"), next("the route")?.to_owned());
+        if matches!(op, Op::Potri { .. }) && route != "native" {
+            return Err(format!("{line:?}: potri is run by \"native\" alone, not by {route:?}"));
+        }
         match words.next() {
             None => Ok(Call { op, dtype, batch, layout: Layout::Padded, route }),
             Some(more) => Err(format!("{line:?}: {more:?} is one word too many")),
@@ -230,6 +248,42 @@ impl Call {
                 })?;
                 Ok([bytes(&a)?, bytes(&b)?, bytemuck::cast_slice(&info.to_vec(queue)?).to_vec()].concat())
             }
+            Op::Mixed { uplo, n, nrhs } => {
+                let (a, b) = (self.definite::<T>(n), self.general::<T>(n, nrhs, 22));
+                let (mut a, mut b) = (a.upload(ctx)?, b.upload(ctx)?);
+                let mut info = Buffer::from_slice(queue, &vec![STALE_INFO; self.batch])?;
+                let mut iterations = Buffer::from_slice(queue, &vec![STALE_INFO; self.batch])?;
+                watch(&Operand::new("A", &a, Some(uplo), true));
+                watch(&Operand::new("B", &b, None, true));
+                let options = PosvOptions { uplo, route, ..Default::default() };
+                a.with_mut(ctx, |a| {
+                    b.with_mut(ctx, |b| {
+                        let mut memory = queue.alloc(ctx.posv_mixed_workspace(a.rb(), &b, &options)?)?;
+                        let (info, iterations) = (info.info_mut(), iterations.info_mut());
+                        let workspace = WorkspaceMut::over(&mut memory);
+                        ctx.posv_mixed_in(a, b, info, iterations, workspace, &options)
+                    })
+                })?;
+                let told = [info.to_vec(queue)?, iterations.to_vec(queue)?].concat();
+                Ok([bytes(&a)?, bytes(&b)?, bytemuck::cast_slice(&told).to_vec()].concat())
+            }
+            Op::Potrs { uplo, n, nrhs } => {
+                let (a, b) = (self.definite::<T>(n), self.general::<T>(n, nrhs, 22));
+                let (mut a, mut b) = (a.upload(ctx)?, b.upload(ctx)?);
+                watch(&Operand::new("A", &a, Some(uplo), false));
+                watch(&Operand::new("B", &b, None, true));
+                let options = PotrsOptions { uplo, route };
+                b.with_mut(ctx, |b| a.with(ctx, |a| ctx.potrs(a, b, &options)))?;
+                bytes(&b)
+            }
+            Op::Potri { uplo, n } => {
+                let a = self.definite::<T>(n);
+                let mut a = a.upload(ctx)?;
+                let mut info = Buffer::from_slice(queue, &vec![STALE_INFO; self.batch])?;
+                watch(&Operand::new("A", &a, Some(uplo), true));
+                a.with_mut(ctx, |a| ctx.potri_in(a, info.info_mut(), &PotriOptions { uplo }))?;
+                Ok([bytes(&a)?, bytemuck::cast_slice(&info.to_vec(queue)?).to_vec()].concat())
+            }
             Op::Trsm { side, uplo, trans, diag, n, q } => {
                 let (rows, cols) = if side == Side::Left { (n, q) } else { (q, n) };
                 let (a, b) = (self.definite::<T>(n), self.general::<T>(rows, cols, 22));
@@ -279,6 +333,8 @@ mod tests {
     const LINES: &[&str] = &[
         "potrf f32 L 5 3 vendor",
         "posv c64 U 4 2 3 blocked",
+        "potrs f64 L 4 2 3 blocked",
+        "potri c32 U 4 3 native",
         "trsm f64 R L C N 4 3 2 vendor",
         "gemm c32 T N 3 4 5 2 vendor",
         "herk f64 U N 4 3 2 vendor",
@@ -315,6 +371,7 @@ mod tests {
             ("getrf f32 L 5 1 x", "getrf"),
             ("potrf f32 L x 1 x", "the order is \"x\""),
             ("potrf f32 L 5 1 x y", "one word too many"),
+            ("potri f32 L 5 1 vendor", "native"),
         ] {
             let message = line.parse::<Call>().unwrap_err();
             assert!(message.contains(part), "{message}");

@@ -20,23 +20,107 @@ pub(crate) struct Family {
     pub(crate) all: &'static [&'static str],
 }
 
-pub(crate) const FAMILIES: &[Family] = &[Family {
-    name: "potrf:tiny",
-    // Work-groups that are full, partly idle, and more than one; the last column of an odd order is not sent.
-    subset: &[
-        "potrf f32 L 17 17 tiny:lanes=16:send=shared:warps=2",
-        "potrf c64 U 5 9 tiny:lanes=8:send=shared:warps=1",
-        "potrf f32 U 9 5 tiny",
-    ],
-    all: &[
-        "potrf * * 32 5 tiny:send=shared",
-        "potrf * * 31 9 tiny:send=shared:store=late",
-        "potrf * * 17 17 tiny:lanes=16:send=shared:warps=2",
-        "potrf * * 2 70 tiny:lanes=2:send=shared",
-        "potrf * * 32 5 tiny",
-        "potrf * * 4 70 tiny:lanes=1",
-    ],
-}];
+pub(crate) const FAMILIES: &[Family] = &[
+    Family {
+        name: "potrf:tiny",
+        // Work-groups that are full, partly idle, and more than one; the last column of an odd order is not sent.
+        subset: &[
+            "potrf f32 L 17 17 tiny:lanes=16:send=shared:warps=2",
+            "potrf c64 U 5 9 tiny:lanes=8:send=shared:warps=1",
+            "potrf f32 U 9 5 tiny",
+        ],
+        all: &[
+            "potrf * * 32 5 tiny:send=shared",
+            "potrf * * 31 9 tiny:send=shared:store=late",
+            "potrf * * 17 17 tiny:lanes=16:send=shared:warps=2",
+            "potrf * * 2 70 tiny:lanes=2:send=shared",
+            "potrf * * 32 5 tiny",
+            "potrf * * 4 70 tiny:lanes=1",
+        ],
+    },
+    Family {
+        name: "potrf:cta",
+        // One warp and several, whose barriers are not the same instructions; vector units and tensor cores.
+        subset: &["potrf f32 L 40 2 cta", "potrf f64 U 70 1 cta"],
+        all: &["potrf * * 40 2 cta", "potrf * * 70 1 cta", "potrf * * 129 1 cta"],
+    },
+    Family {
+        name: "potrf:lpanel",
+        // Two warps a matrix; panels that are reused.
+        subset: &["potrf f32 L 40 2 lpanel:panel=8", "potrf c64 U 20 3 lpanel:panel=8"],
+        all: &["potrf * * 40 3 lpanel:panel=8", "potrf f32 * 40 3 lpanel:panel=16"],
+    },
+    Family {
+        name: "potrf:potri",
+        subset: &["potri f32 L 40 2 native"],
+        all: &["potri * * 40 2 native", "potri * * 5 3 native"],
+    },
+    Family {
+        name: "posv:tiny",
+        subset: &["posv f32 L 9 1 9 tiny", "posv f64 U 17 9 3 tiny"],
+        all: &["posv * * 9 1 17 tiny", "posv * * 17 9 5 tiny", "posv * * 32 3 3 tiny"],
+    },
+    Family {
+        name: "posv:cta",
+        // One warp, and several that take turns.
+        subset: &["potrs f32 L 40 3 2 cta", "potrs f64 U 70 3 1 cta:rhs=4:warps=2"],
+        all: &["potrs * * 40 3 3 cta", "potrs * * 70 5 2 cta:rhs=4:warps=2", "potrs * * 70 9 2 cta"],
+    },
+    Family {
+        name: "posv:mixed",
+        subset: &["mixed f64 L 9 2 3 tiny"],
+        all: &["mixed f64 * 20 3 3 tiny", "mixed c64 * 20 3 3 tiny"],
+    },
+    Family {
+        name: "trsm:cta",
+        // Groups of one warp and of several.
+        subset: &[
+            "trsm f32 L L N N 9 33 2 cta",
+            "trsm c64 L U T N 7 5 3 sg_left",
+            "trsm f64 L U C N 9 70 2 cta:warps=2",
+        ],
+        all: &[
+            "trsm * L * N N 17 70 3 cta",
+            "trsm * R * T N 17 70 3 cta",
+            "trsm * L * C U 9 33 3 sg_left",
+            "trsm * R * N N 32 130 1 cta:lanes=64:cols=1:warps=2",
+        ],
+    },
+    Family {
+        name: "trsm:few",
+        subset: &["trsm f32 L L N N 17 1 5 few", "trsm f64 R U T N 40 3 2 few"],
+        all: &["trsm * L * N N 17 1 5 few", "trsm * L * T N 40 3 2 few", "trsm * R * C N 33 8 2 few"],
+    },
+    Family {
+        name: "trsm:fused",
+        subset: &["trsm f32 L L N N 40 33 2 fused:warps=2", "trsm f64 R U T N 33 9 2 fused"],
+        all: &[
+            "trsm * L * N N 40 33 2 fused",
+            "trsm * R * T N 65 33 1 fused",
+            "trsm * L * C N 33 9 2 fused:warps=2",
+        ],
+    },
+    Family {
+        name: "gemm:tile",
+        subset: &["gemm f32 N C 33 20 70 2 tile", "herk c64 L N 20 40 2 tile"],
+        all: &[
+            "gemm * N C 33 70 70 2 tile",
+            "gemm * T N 20 33 70 2 tile",
+            "herk * * N 70 40 2 tile",
+            "herk * * C 70 40 2 tile",
+        ],
+    },
+    Family {
+        name: "gemm:mma",
+        subset: &["gemm f64 N C 33 20 40 1 mma", "herk c64 U C 20 40 1 mma"],
+        all: &[
+            "gemm f64 N C 33 70 70 2 mma",
+            "gemm c64 T N 20 33 70 2 mma",
+            "herk f64 * N 70 40 2 mma",
+            "herk c64 * C 70 40 2 mma",
+        ],
+    },
+];
 
 /// A defect that was made once, here or in the system that this project follows: planted, it must be seen, by a call or
 /// by a case of the corpus.
