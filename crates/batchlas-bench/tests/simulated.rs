@@ -101,22 +101,22 @@ fn few_f32_is_clean_and_right() {
 
 #[test]
 fn few_f64_is_clean_and_right() {
-    check("trsm", "few", Dtype::F64, 2 * 7 * 7);
+    check("trsm", "few", Dtype::F64, 2 * 3 * 8);
 }
 
 #[test]
 fn few_c32_is_clean_and_right() {
-    check("trsm", "few", Dtype::C32, 2 * 7 * 7);
+    check("trsm", "few", Dtype::C32, 2 * 3 * 8);
 }
 
 #[test]
 fn few_c64_is_clean_and_right() {
-    check("trsm", "few", Dtype::C64, 2 * 7 * 7);
+    check("trsm", "few", Dtype::C64, 2 * 3 * 8);
 }
 
 #[test]
 fn sg_left_c32_is_clean_and_right() {
-    check("trsm", "sg_left", Dtype::C32, 2 * 7 * 7);
+    check("trsm", "sg_left", Dtype::C32, 2 * 3 * 8);
 }
 
 #[test]

@@ -21,7 +21,7 @@ pub static VOCABULARY: Vocabulary = Vocabulary {
         sg_left::CANDIDATE,
         Candidate { family: "vendor", class: Class::Vendor, knobs: &[] },
     ],
-    last_resort: &["vendor"],
+    last_resort: &["few", "cta", "vendor"],
     retired: &[],
     exact: &[
         ExactField { name: "side", values: &["L", "R"] },
