@@ -47,7 +47,7 @@ fn trsm_cta(arch: Arch, scope: Scope) -> Vec<Family> {
     let orders: Vec<usize> = match scope {
         Scope::All => (1..=cta::MAX_N).collect(),
         Scope::Subset if arch.to_string() == "sm_90" => vec![cta::MAX_N],
-        Scope::Subset => vec![9],
+        Scope::Subset => vec![5],
     };
     let kernels = spelled("cta").flat_map(|family| cta::kernels(orders.clone(), &family).collect::<Vec<_>>());
     family("batchlas-trsm", "cta", kernels)
