@@ -67,7 +67,7 @@ fn trsm_few(arch: Arch, scope: Scope) -> Vec<Family> {
 
 /// All of them are kernels of `cta`, whose edges are probed.
 fn trsm_sg_left(_: Arch, scope: Scope) -> Vec<Family> {
-    let orders = if scope == Scope::All { 1..=cta::MAX_N } else { 1..=0 };
+    let orders = 1..=if scope == Scope::All { cta::MAX_N } else { 0 };
     let kernels =
         spelled("sg_left").flat_map(|family| sg_left::kernels(orders.clone(), &family).collect::<Vec<_>>());
     family("batchlas-trsm", "sg_left", kernels)
