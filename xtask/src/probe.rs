@@ -119,7 +119,7 @@ fn trsm_cta(arch: Arch, scope: Scope) -> Vec<Family> {
     let orders: Vec<usize> = match scope {
         Scope::All => (1..=cta::MAX_N).collect(),
         Scope::Subset if arch.to_string() == "sm_90" => vec![cta::MAX_N],
-        Scope::Subset => vec![9],
+        Scope::Subset => vec![5],
     };
     let kernels = spelled("cta").flat_map(|family| cta::kernels(orders.clone(), &family).collect::<Vec<_>>());
     family("batchlas-trsm", "cta", kernels)
@@ -139,7 +139,7 @@ fn trsm_few(arch: Arch, scope: Scope) -> Vec<Family> {
 
 /// All of them are kernels of `cta`, whose edges are probed.
 fn trsm_sg_left(_: Arch, scope: Scope) -> Vec<Family> {
-    let orders: Vec<usize> = if scope == Scope::All { (1..=cta::MAX_N).collect() } else { Vec::new() };
+    let orders = 1..=if scope == Scope::All { cta::MAX_N } else { 0 };
     let kernels =
         spelled("sg_left").flat_map(|family| sg_left::kernels(orders.clone(), &family).collect::<Vec<_>>());
     family("batchlas-trsm", "sg_left", kernels)
