@@ -65,7 +65,8 @@ fn trsm_fused(arch: Arch, scope: Scope) -> Vec<Family> {
         kernel.promise.max_dynamic_shared <= available
     };
     let spelling = batchlas_trsm::VOCABULARY.spelling("fused").into_iter();
-    let kernels = spelling.flat_map(|family| fused::kernels(orders.clone(), &family).collect::<Vec<_>>());
+    let of = |family, q| fused::kernels(orders.clone(), q, family).collect::<Vec<_>>();
+    let kernels = spelling.flat_map(|family| [of(&family, 1024), of(&family, 1)].concat());
     family("batchlas-trsm", "fused", kernels.filter(fits))
 }
 
