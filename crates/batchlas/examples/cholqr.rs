@@ -1,10 +1,10 @@
-//! CholQR2: an orthonormal basis for the columns of every item of a batch of tall matrices, by products and triangular
+//! `CholQR2`: an orthonormal basis for the columns of every item of a batch of tall matrices, by products and triangular
 //! solves alone.
 //!
 //! With the Gram matrix `X^T X = L L^T`, the columns of `Q = X L^-T` are orthonormal up to `cond(X)^2 eps`: not good enough
 //! by itself, but Q has a condition number near 1 as long as `cond(X)` stays below about `1 / sqrt(eps)`, and the same step
 //! on Q then ends at the level of a Householder factorisation (Yamamoto, Nakatsukasa, Yanagisawa and Fukaya, "Roundoff
-//! error analysis of the CholeskyQR2 algorithm", 2015). What it asks of the solve is backward stability, column by column:
+//! error analysis of the `CholeskyQR2` algorithm", 2015). What it asks of the solve is backward stability, column by column:
 //! a solve by an inverted triangle would lose what the second step needs.
 //!
 //! ```text
