@@ -10,7 +10,8 @@ use batchlas_kernels::Arch;
 use batchlas_kernels::nvrtc::Nvrtc;
 use batchlas_kernels::probe::{self, DEFAULT_ARCHS, Family};
 use batchlas_potrf::tiny;
-use batchlas_trsm::{cta, fused};
+use batchlas_select::Spelling;
+use batchlas_trsm::{cta, few, fused, sg_left};
 
 use crate::Result;
 
@@ -24,7 +25,8 @@ pub(crate) enum Scope {
 }
 
 /// What each crate ships, by architecture.
-const CATALOGUES: &[fn(Arch, Scope) -> Vec<Family>] = &[potrf_tiny, trsm_cta, trsm_fused, staging, quench];
+const CATALOGUES: &[fn(Arch, Scope) -> Vec<Family>] =
+    &[potrf_tiny, trsm_cta, trsm_few, trsm_sg_left, trsm_fused, staging, quench];
 
 /// Every order on the architecture that is measured, the edges of the family on the others.
 fn potrf_tiny(arch: Arch, scope: Scope) -> Vec<Family> {
@@ -40,15 +42,14 @@ fn potrf_tiny(arch: Arch, scope: Scope) -> Vec<Family> {
     family("batchlas-potrf", "tiny", kernels)
 }
 
-/// The edges of the family, and on the architecture that is measured more of them.
+/// The largest order on the architecture that is measured, a small one elsewhere: a kernel takes seconds to compile.
 fn trsm_cta(arch: Arch, scope: Scope) -> Vec<Family> {
     let orders: Vec<usize> = match scope {
         Scope::All => (1..=cta::MAX_N).collect(),
-        Scope::Subset if arch.to_string() == "sm_90" => vec![1, 8, 17, cta::MAX_N],
-        Scope::Subset => vec![cta::MAX_N],
+        Scope::Subset if arch.to_string() == "sm_90" => vec![cta::MAX_N],
+        Scope::Subset => vec![5],
     };
-    let spelling = batchlas_trsm::VOCABULARY.spelling("cta").into_iter();
-    let kernels = spelling.flat_map(|family| cta::kernels(orders.clone(), &family).collect::<Vec<_>>());
+    let kernels = spelled("cta").flat_map(|family| cta::kernels(orders.clone(), &family).collect::<Vec<_>>());
     family("batchlas-trsm", "cta", kernels)
 }
 
@@ -64,10 +65,36 @@ fn trsm_fused(arch: Arch, scope: Scope) -> Vec<Family> {
         let available = arch.multiprocessor().map_or(u32::MAX, |sm| sm.shared - sm.shared_reserved);
         kernel.promise.max_dynamic_shared <= available
     };
-    let spelling = batchlas_trsm::VOCABULARY.spelling("fused").into_iter();
-    let of = |family, q| fused::kernels(orders.clone(), q, family).collect::<Vec<_>>();
-    let kernels = spelling.flat_map(|family| [of(&family, 1024), of(&family, 1)].concat());
+    let kernels = spelled("fused").flat_map(|family| {
+        let of = |q| fused::kernels(orders.clone(), q, &family);
+        of(1024).chain(of(1)).collect::<Vec<_>>()
+    });
     family("batchlas-trsm", "fused", kernels.filter(fits))
+}
+
+/// Every order up to a warp's and some beyond; without `--all` one of each kind.
+fn trsm_few(arch: Arch, scope: Scope) -> Vec<Family> {
+    let (orders, right_hand_sides): (Vec<usize>, &[usize]) = match scope {
+        Scope::All => ((1..=32).chain([33, 48, 64, 100, few::MAX_N]).collect(), few::COMPILED_Q),
+        Scope::Subset if arch.to_string() == "sm_90" => (vec![9], &[1]),
+        Scope::Subset => (Vec::new(), &[]),
+    };
+    let kernels = spelled("few")
+        .flat_map(|family| few::kernels(orders.clone(), right_hand_sides, &family).collect::<Vec<_>>());
+    family("batchlas-trsm", "few", kernels)
+}
+
+/// All of them are kernels of `cta`, whose edges are probed.
+fn trsm_sg_left(_: Arch, scope: Scope) -> Vec<Family> {
+    let orders = (1..=cta::MAX_N).filter(|_| scope == Scope::All);
+    let kernels =
+        spelled("sg_left").flat_map(|family| sg_left::kernels(orders.clone(), &family).collect::<Vec<_>>());
+    family("batchlas-trsm", "sg_left", kernels)
+}
+
+/// A spelling of `trsm`; that defaults are in the vocabulary is tested by batchlas-trsm.
+fn spelled(family: &str) -> impl Iterator<Item = Spelling> {
+    batchlas_trsm::VOCABULARY.spelling(family).into_iter()
 }
 
 fn staging(_: Arch, _: Scope) -> Vec<Family> {

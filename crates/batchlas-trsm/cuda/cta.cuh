@@ -216,6 +216,22 @@ template <class T, int N, int C, int ROWS, Uplo U, bool Transposed> BATCHLAS_DEV
   }
 }
 
+/// What a thread has to do: its item, and of its right-hand sides the first and the end. `Columns`: right-hand sides of a group.
+template <int Columns> struct Share {
+  u64 item;
+  u32 first, end;
+
+  /// Work-groups of the same items are neighbours. A group without an item takes part in the barriers; it reads the last triangle and owns no right-hand side.
+  BATCHLAS_DEVICE Share(const TrsmArgs &args, int group, int groups, int thread) {
+    const u32 block = static_cast<u32>(arch::block());
+    const u64 wanted = static_cast<u64>(block / args.slices) * groups + group;
+    const bool live = wanted < args.batch;
+    item = live ? wanted : args.batch - 1;
+    first = block % args.slices * Columns + thread;
+    end = live ? args.q : 0;
+  }
+};
+
 template <class T, int N, Side S, Uplo U, bool Transposed, int C, int Lanes, int Warps, int MinBlocks>
 __global__ void __launch_bounds__(arch::WARP *Warps, MinBlocks) trsm_cta(const TrsmArgs args) {
   static_assert(N >= 1 && N <= 32, "trsm cta serves orders 1 to 32");
@@ -229,22 +245,12 @@ __global__ void __launch_bounds__(arch::WARP *Warps, MinBlocks) trsm_cta(const T
   constexpr int PITCH = A::QUANTA | (Lanes < arch::WARP ? 1 : 0);
   __shared__ Quantum<T> triangles[GROUPS * PITCH];
 
-  const int thread_of_block = arch::warp() * arch::WARP + arch::lane();
-  const int group = GROUPS == 1 ? 0 : thread_of_block / Lanes;
-  const int thread = thread_of_block - group * Lanes;
-  const u32 block = static_cast<u32>(arch::block());
-  const u32 slice = block % args.slices;
-  const u64 wanted = static_cast<u64>(block / args.slices) * GROUPS + group;
-  // A group without an item takes part in the barriers; it reads the last triangle and owns no right-hand side.
-  const bool live = wanted < args.batch;
-  const u64 item = live ? wanted : args.batch - 1;
-  const u32 first = slice * (Lanes * C) + thread;
-  const u32 end = live ? args.q : 0;
+  const int here = arch::warp() * arch::WARP + arch::lane();
+  const int group = GROUPS == 1 ? 0 : here / Lanes;
   const bool unit = args.flags & UNIT;
   Quantum<T> *const triangle = triangles + group * PITCH;
 
   typename X::Tile x;
-  const u64 b = item_address(args.b, item);
   if (args.flags & ALPHA_ZERO) {
 #pragma unroll
     for (int i = 0; i < N; i++) {
@@ -254,16 +260,18 @@ __global__ void __launch_bounds__(arch::WARP *Warps, MinBlocks) trsm_cta(const T
       }
     }
   } else {
-    A::template copy<Lanes>(triangle, thread, item_address(args.a, item), args.a.ld_bytes, args.flags & ALIGNED_A, unit);
+    const Share<Lanes * C> mine(args, here / Lanes, GROUPS, here % Lanes);
+    A::template copy<Lanes>(triangle, here % Lanes, item_address(args.a, mine.item), args.a.ld_bytes, args.flags & ALIGNED_A, unit);
+    const u64 b = item_address(args.b, mine.item);
     if constexpr (S == Side::Right) {
-      X::load_rows(x, b, args.b.ld_bytes, first, end);
+      X::load_rows(x, b, args.b.ld_bytes, mine.first, mine.end);
       arch::fence_block();
     } else if (args.flags & ALIGNED_B) {
-      X::template load_columns<V>(x, b, args.b.ld_bytes, first, end);
+      X::template load_columns<V>(x, b, args.b.ld_bytes, mine.first, mine.end);
       arch::fence_block();
       X::template transpose<V>(x);
     } else {
-      X::template load_columns<1>(x, b, args.b.ld_bytes, first, end);
+      X::template load_columns<1>(x, b, args.b.ld_bytes, mine.first, mine.end);
       arch::fence_block();
       X::template transpose<1>(x);
     }
@@ -277,7 +285,7 @@ __global__ void __launch_bounds__(arch::WARP *Warps, MinBlocks) trsm_cta(const T
         }
       }
     }
-    A::template finish<Lanes>(triangle, thread, unit);
+    A::template finish<Lanes>(triangle, here % Lanes, unit);
     if constexpr (Lanes > arch::WARP) {
       arch::sync_block();
     } else {
@@ -293,17 +301,18 @@ __global__ void __launch_bounds__(arch::WARP *Warps, MinBlocks) trsm_cta(const T
     }
   }
 
-  // Stores compute their addresses and predicates anew instead of keeping those of the loads.
-  const u64 out = arch::renamed(b);
-  const u32 again = static_cast<u32>(arch::renamed(static_cast<int>(first)));
+  // Where the results go is computed anew instead of being kept in registers during the elimination.
+  const int again = arch::renamed(here);
+  const Share<Lanes * C> mine(args, again / Lanes, GROUPS, again % Lanes);
+  const u64 b = item_address(args.b, mine.item);
   if constexpr (S == Side::Right) {
-    X::store_rows(x, out, args.b.ld_bytes, again, end);
+    X::store_rows(x, b, args.b.ld_bytes, mine.first, mine.end);
   } else if (args.flags & ALIGNED_B) {
     X::template transpose<V>(x);
-    X::template store_columns<V>(x, out, args.b.ld_bytes, again, end);
+    X::template store_columns<V>(x, b, args.b.ld_bytes, mine.first, mine.end);
   } else {
     X::template transpose<1>(x);
-    X::template store_columns<1>(x, out, args.b.ld_bytes, again, end);
+    X::template store_columns<1>(x, b, args.b.ld_bytes, mine.first, mine.end);
   }
 }
 

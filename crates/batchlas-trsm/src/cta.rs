@@ -9,6 +9,7 @@ use batchlas_core::seam::SolveShape;
 use batchlas_core::{
     Device, Dtype, Kernel, KernelSource, MatBatch, MatBatchMut, Promise, Queue, Ran, Result, Scalar, Side,
 };
+use batchlas_resident::registers::blocks_per_sm;
 use batchlas_select::{Candidate, Class, Knob, Refusal, Spelling, Values};
 
 use crate::operands::{self, Case, Geometry, WARP};
@@ -66,7 +67,8 @@ impl Knobs {
     /// The knobs of a spelling for groups that are given.
     pub(crate) fn of_group(dtype: Dtype, n: usize, cols: u32, lanes: u32, family: &Spelling) -> Knobs {
         let warps = family.int("warps").unwrap_or_else(|| default_warps(dtype, n, lanes));
-        Knobs { cols, lanes, warps, blocks: family.int("blocks").unwrap_or(1) }
+        let blocks = family.int("blocks").unwrap_or_else(|| default_blocks(dtype, n, cols, warps));
+        Knobs { cols, lanes, warps, blocks }
     }
 
     fn threads(&self) -> u32 {
@@ -85,20 +87,29 @@ impl Knobs {
     }
 }
 
-/// Two right-hand sides per thread as long as they fit 64 registers: one broadcast then serves twice the arithmetic.
+/// Two right-hand sides per thread where there are enough of them and their registers are at most 64: one broadcast then
+/// serves twice the arithmetic.
 fn default_cols(dtype: Dtype, n: usize, q: usize) -> u32 {
-    if q > 16 && 2 * n * dtype.bytes() <= 256 { 2 } else { 1 }
+    if q >= 64 && 2 * n * dtype.bytes() <= 256 { 2 } else { 1 }
+}
+
+/// As many work-groups as fit with the registers of the right-hand sides and what the compiler was seen to need beside
+/// them without a frame.
+fn default_blocks(dtype: Dtype, n: usize, cols: u32, warps: u32) -> u32 {
+    let solution = n * cols as usize * dtype.bytes() / 4;
+    let registers = solution + (40 + solution).min(64);
+    blocks_per_sm((WARP * warps) as usize, registers).clamp(1, 32) as u32
 }
 
 /// Threads of a group for `columns` threads' worth of right-hand sides per item: the smallest rung that holds all, if one
-/// warp does; otherwise the largest that is at least half used to its end and leaves the device enough groups.
+/// warp does; otherwise the largest that leaves at most an eighth of its threads idle and the device enough groups.
 pub fn ladder(compute_units: usize, batch: usize, columns: usize) -> u32 {
     if let Some(rung) = [8, 16, 32].into_iter().find(|&rung| columns <= rung) {
         return rung as u32;
     }
     let fits = |&rung: &usize| {
         let groups = columns.div_ceil(rung);
-        groups * rung - columns <= rung / 2 && batch * groups >= GROUPS_PER_UNIT * compute_units
+        8 * (groups * rung - columns) <= groups * rung && batch * groups >= GROUPS_PER_UNIT * compute_units
     };
     [256, 128, 64].into_iter().find(fits).unwrap_or(32) as u32
 }
@@ -262,9 +273,10 @@ mod tests {
             (100_000, 9, 16),
             (100_000, 8, 8),
             (100_000, 1, 8),
-            (100_000, 96, 128),
+            (100_000, 96, 32),
             (100_000, 257, 32),
-            (100_000, 33, 64),
+            (100_000, 33, 32),
+            (100_000, 120, 128),
             (1, 1 << 20, 256),
         ] {
             assert_eq!(ladder(128, batch, columns), rung, "batch {batch}, {columns}");
@@ -275,8 +287,10 @@ mod tests {
 
     #[test]
     fn knobs_follow_type_order_and_problem() {
-        let Knobs { cols, lanes, warps, .. } = knobs("cta", Dtype::F32, 32, 32, 10_000);
-        assert_eq!((cols, lanes, warps), (2, 16, 4), "two matrices a warp");
+        let Knobs { cols, lanes, warps, blocks } = knobs("cta", Dtype::F32, 32, 32, 10_000);
+        assert_eq!((cols, lanes, warps, blocks), (1, 32, 4, 5), "a matrix per warp");
+        let Knobs { cols, lanes, warps, blocks } = knobs("cta", Dtype::F32, 32, 256, 10_000);
+        assert_eq!((cols, lanes, warps, blocks), (2, 128, 4, 4), "two right-hand sides a thread");
         let Knobs { cols, lanes, warps, .. } = knobs("cta", Dtype::C64, 32, 1024, 10_000);
         assert_eq!((cols, lanes, warps), (1, 256, 8), "a group is a work-group of several warps");
         let Knobs { cols, lanes, warps, .. } = knobs("cta", Dtype::C64, 32, 32, 10_000);

@@ -9,6 +9,7 @@ use batchlas_core::seam::SolveShape;
 use batchlas_core::{
     Device, Dtype, Kernel, KernelSource, MatBatch, MatBatchMut, Promise, Queue, Ran, Result, Scalar,
 };
+use batchlas_resident::registers::blocks_per_sm;
 use batchlas_select::{Candidate, Class, Knob, Refusal, Spelling, Values};
 
 use crate::operands::{self, Case, Geometry, WARP};
@@ -48,15 +49,27 @@ pub struct Knobs {
 }
 
 impl Knobs {
-    /// The knobs of a spelling; by default a lane per row, up to a warp.
-    pub fn new(n: usize, family: &Spelling) -> Knobs {
-        let rows = n.next_power_of_two().min(32) as u32;
-        Knobs {
-            lanes: family.int("lanes").unwrap_or(rows),
-            warps: family.int("warps").unwrap_or(4),
-            blocks: family.int("blocks").unwrap_or(1),
-        }
+    /// The knobs of a spelling; what it leaves out is set so that everything compiles without a frame or a spill.
+    pub fn new(dtype: Dtype, n: usize, q: usize, family: &Spelling) -> Knobs {
+        let lanes = family.int("lanes").unwrap_or_else(|| default_lanes(dtype, n));
+        let warps = family.int("warps").unwrap_or(4);
+        let blocks = family.int("blocks").unwrap_or_else(|| default_blocks(dtype, n, q, lanes, warps));
+        Knobs { lanes, warps, blocks }
     }
+}
+
+/// A lane per row, up to a warp; up to half of one for the widest type, of which a lane holds a row of a block.
+fn default_lanes(dtype: Dtype, n: usize) -> u32 {
+    let most = if dtype == Dtype::C64 { 16 } else { 32 };
+    n.next_power_of_two().min(most) as u32
+}
+
+/// As many work-groups as fit with a block of the triangle, the solution, and what the compiler was seen to need beside
+/// them without a frame.
+fn default_blocks(dtype: Dtype, n: usize, q: usize, lanes: u32, warps: u32) -> u32 {
+    let (words, lanes) = (dtype.bytes() / 4, lanes as usize);
+    let held = (n.div_ceil(lanes) * (compiled(q) + 1) + lanes) * words;
+    blocks_per_sm((WARP * warps) as usize, held + 40 + lanes * words / 8).clamp(1, 32) as u32
 }
 
 /// Right-hand sides that a kernel for `q` of them is compiled for.
@@ -94,12 +107,12 @@ pub fn kernels<'f>(
     family: &'f Spelling,
 ) -> impl Iterator<Item = Kernel> + 'f {
     orders.into_iter().flat_map(move |n| {
-        let knobs = Knobs::new(n, family);
         let types =
             Dtype::ALL.into_iter().flat_map(|dtype| right_hand_sides.iter().map(move |&q| (dtype, q)));
-        types
-            .filter(move |&(dtype, q)| q <= MAX_Q && n <= max_n(dtype, q))
-            .flat_map(move |(dtype, q)| Case::all().map(move |case| kernel(dtype, n, case, q, &knobs)))
+        types.filter(move |&(dtype, q)| q <= MAX_Q && n <= max_n(dtype, q)).flat_map(move |(dtype, q)| {
+            let knobs = Knobs::new(dtype, n, q, family);
+            Case::all().map(move |case| kernel(dtype, n, case, q, &knobs))
+        })
     })
 }
 
@@ -121,7 +134,7 @@ pub(crate) fn can_run(
     if n > max {
         return Err(format!("n = {n}, few serves q = {q} of {dtype} to n = {max}").into());
     }
-    let Knobs { lanes, warps, .. } = Knobs::new(n, family);
+    let Knobs { lanes, warps, .. } = Knobs::new(dtype, n, q, family);
     if lanes > 1 && lanes as usize >= 2 * n {
         return Err(format!("{lanes} lanes are more than the {n} rows of an item can use").into());
     }
@@ -141,7 +154,7 @@ pub(crate) fn run<T: Scalar>(
     b: MatBatchMut<'_, T>,
     family: &Spelling,
 ) -> Result<Ran> {
-    let knobs = Knobs::new(shape.n, family);
+    let knobs = Knobs::new(T::DTYPE, shape.n, shape.q, family);
     let kernel = kernel(T::DTYPE, shape.n, Case::of(shape), shape.q, &knobs);
     let geometry = Geometry { items: WARP / knobs.lanes * knobs.warps, columns: compiled(shape.q) as u32 };
     // SAFETY: the kernel is of this crate and takes the shared argument block; one work-group of it serves as many items and
@@ -181,6 +194,6 @@ mod tests {
         let kernels: Vec<_> = kernels([17, 100], COMPILED_Q, &family).collect();
         // Order 100: f32 with one or two right-hand sides, f64 and c32 with one.
         assert_eq!(kernels.len(), 4 * 4 * 8 + 4 * 8);
-        assert!(kernels[0].entry.ends_with("false, 1, 32, 4, 1>"), "{}", kernels[0].entry);
+        assert!(kernels[0].entry.ends_with("false, 1, 32, 4, 6>"), "{}", kernels[0].entry);
     }
 }
