@@ -125,6 +125,25 @@ fn trsm_cta(arch: Arch, scope: Scope) -> Vec<Family> {
     family("batchlas-trsm", "cta", kernels)
 }
 
+/// Orders to 40 everywhere, the largest on the architecture that is measured. Where a block can have less shared memory, a
+/// device refuses what does not fit, and so it is left out here.
+fn trsm_fused(arch: Arch, scope: Scope) -> Vec<Family> {
+    let orders: Vec<usize> = match scope {
+        Scope::All => (40..=fused::MAX_N).step_by(8).collect(),
+        Scope::Subset if arch.to_string() == "sm_90" => vec![40, fused::MAX_N],
+        Scope::Subset => vec![40],
+    };
+    let fits = |kernel: &Kernel| {
+        let available = arch.multiprocessor().map_or(u32::MAX, |sm| sm.shared - sm.shared_reserved);
+        kernel.promise.max_dynamic_shared <= available
+    };
+    let kernels = spelled("fused").flat_map(|family| {
+        let of = |q| fused::kernels(orders.clone(), q, &family);
+        of(1024).chain(of(1)).collect::<Vec<_>>()
+    });
+    family("batchlas-trsm", "fused", kernels.filter(fits))
+}
+
 /// Every order up to a warp's and some beyond; without `--all` one of each kind.
 fn trsm_few(arch: Arch, scope: Scope) -> Vec<Family> {
     let (orders, right_hand_sides): (Vec<usize>, &[usize]) = match scope {

@@ -76,10 +76,7 @@ BATCHLAS_DEVICE u64 item_address(const Items &operand, u64 item) {
 constexpr int BLOCK = 8;
 
 /// Bytes of a right-hand side that are stored and loaded at a time where they are contiguous.
-#ifndef GB
-#define GB 64
-#endif
-constexpr int GROUP_BYTES = GB;
+constexpr int GROUP_BYTES = 128;
 
 /// Two neighbouring elements: what a lane reads of E at once.
 template <class T> struct alignas(2 * sizeof(T)) Pair {
@@ -293,7 +290,7 @@ template <class T> struct Solved {
   static constexpr int PARTS = ScalarTraits<T>::COMPLEX ? 2 : 1;
   Fragment<Real<T>, 4> part[PARTS];
 
-  BATCHLAS_DEVICE explicit Solved(const Real<T> (&x)[4]) {
+  BATCHLAS_DEVICE void set(const Real<T> (&x)[4]) {
 #pragma unroll
     for (int i = 0; i < 4; i++) {
       // Rows g and g + 8 alternate in a left operand and lie two apart in a result.
@@ -359,6 +356,9 @@ __global__ void __launch_bounds__(arch::WARP *Warps, MinBlocks) trsm_fused(const
   // This lane's pairs of diagonal blocks and of the others.
   u32 diagonal = t;
   u32 below = E::place(arch::lane() / 4, 2 * t) / 2;
+  // What `below` becomes one step later. A step's products must be done before the step after the next reads E: left to itself, the compiler puts off those of
+  // far blocks, and all that they need stays in registers.
+  u32 soon = below;
   while (tile < args.q) {
     u64 to = at;
     if ((args.flags & (ALPHA_ONE | CONJUGATE)) != ALPHA_ONE) {
@@ -370,24 +370,23 @@ __global__ void __launch_bounds__(arch::WARP *Warps, MinBlocks) trsm_fused(const
     unroll<0, Blocks>([&](auto step) {
       constexpr int k = decltype(step)::VALUE;
       X::solve_block(x[k], e + diagonal + E::block(k, k), e[diagonal + E::TRIANGLE + k * (BLOCK / 2)]);
-      // The addresses of this step's stores and loads and of the next step's E.
+      // The addresses of this step's stores and loads.
       to = arch::after(to, x[k][0][0], args.zero);
-      u32 next = below;
-      const auto subtract = [&](const auto &...solved) {
-        unroll<k + 1, Blocks>([&](auto row) {
-          constexpr int j = decltype(row)::VALUE;
-          const Pair<T> pair = e[below + E::block(j, k)];
-          int tile_index = 0;
-          ((solved.subtract(x[j][tile_index++], pair)), ...);
-          next = arch::after(next, x[j][0][0], args.zero);
-        });
-      };
-      if constexpr (Tiles == 1) {
-        subtract(Solved<T>(x[k][0]));
-      } else {
-        static_assert(Tiles == 2, "a warp owns one or two tiles");
-        subtract(Solved<T>(x[k][0]), Solved<T>(x[k][1]));
+      Solved<T> solved[Tiles];
+#pragma unroll
+      for (int i = 0; i < Tiles; i++) {
+        solved[i].set(x[k][i]);
       }
+      u32 next = soon;
+      unroll<k + 1, Blocks>([&](auto row) {
+        constexpr int j = decltype(row)::VALUE;
+        const Pair<T> pair = e[below + E::block(j, k)];
+#pragma unroll
+        for (int i = 0; i < Tiles; i++) {
+          solved[i].subtract(x[j][i], pair);
+        }
+        next = arch::after(next, x[j][0][0], args.zero);
+      });
       if constexpr ((k + 1) % X::GROUP == 0 || k + 1 == Blocks) {
         constexpr int FIRST = k / X::GROUP * X::GROUP;
         u64 from = to + args.b_next;
@@ -403,7 +402,8 @@ __global__ void __launch_bounds__(arch::WARP *Warps, MinBlocks) trsm_fused(const
         });
       }
       diagonal = arch::after(diagonal, x[k][0][1], args.zero);
-      below = next;
+      below = soon;
+      soon = next;
     });
     tile += args.next;
     at += args.b_next;

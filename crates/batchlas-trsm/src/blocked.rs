@@ -14,7 +14,8 @@ use std::ops::Range;
 
 use batchlas_core::seam::{SolveShape, UpdateShape};
 use batchlas_core::{
-    Device, MatBatch, MatBatchMut, PanelSolve, Queue, Ran, Result, Scalar, Side, TrailingUpdate, Trans, Uplo,
+    Device, Dtype, MatBatch, MatBatchMut, PanelSolve, Queue, Ran, Result, Scalar, Side, TrailingUpdate,
+    Trans, Uplo,
 };
 use batchlas_select::{Candidate, Class, Knob, Refusal, Spelling, Values};
 
@@ -47,11 +48,11 @@ enum Step {
 }
 
 impl Blocks {
-    /// The widths of a spelling. What it leaves out: a product wider than a diagonal block pays on the left, where it
-    /// saves passes over B; on the right it was never found to.
-    pub fn new(side: Side, family: &Spelling) -> Blocks {
+    /// The widths of a spelling. What it leaves out: diagonal blocks as large as one launch solves, and a second level above
+    /// them on the left only, where it saves passes over B; on the right it was never found to.
+    pub fn new(dtype: Dtype, side: Side, family: &Spelling) -> Blocks {
         let given = |name| family.int(name).map(|width| width as usize);
-        let nb = given("nb").unwrap_or(32);
+        let nb = given("nb").unwrap_or(if dtype == Dtype::C64 { 64 } else { 128 });
         let outer = given("outer").unwrap_or(if side == Side::Left { 128 } else { nb });
         Blocks { outer: outer.max(nb), nb }
     }
@@ -97,7 +98,7 @@ pub(crate) fn can_run<T: Scalar>(
     leaf: &dyn PanelSolve<T>,
 ) -> Result<(), Refusal> {
     let SolveShape { side, n, q, batch, .. } = *shape;
-    let Blocks { nb, .. } = Blocks::new(side, family);
+    let Blocks { nb, .. } = Blocks::new(T::DTYPE, side, family);
     if n <= nb {
         return Err(format!("n = {n} is a single diagonal block, blocked serves n > {nb}").into());
     }
@@ -134,7 +135,7 @@ pub(crate) fn run<T: Scalar>(
     let scale = |first| if first || alpha == T::zero() { alpha } else { T::one() };
 
     let mut ran = Ran::leaf("trsm", family.to_string());
-    for step in Blocks::new(side, family).schedule(n) {
+    for step in Blocks::new(T::DTYPE, side, family).schedule(n) {
         ran.children.push(match step {
             Step::Update { .. } if alpha == T::zero() => continue,
             Step::Update { by, block, first } => {
@@ -322,18 +323,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_of_a_spelling_depends_on_the_side() {
-        let blocks = |side, text: &str| Blocks::new(side, &VOCABULARY.spelling(text).unwrap());
-        assert_eq!(blocks(Side::Left, "blocked"), Blocks { outer: 128, nb: 32 });
-        assert_eq!(blocks(Side::Right, "blocked"), Blocks { outer: 32, nb: 32 });
-        assert_eq!(blocks(Side::Left, "blocked:outer=32:nb=64"), Blocks { outer: 64, nb: 64 });
+    fn what_is_left_out_of_a_spelling_depends_on_type_and_side() {
+        let blocks = |dtype, side, text: &str| Blocks::new(dtype, side, &VOCABULARY.spelling(text).unwrap());
+        assert_eq!(blocks(Dtype::F32, Side::Left, "blocked"), Blocks { outer: 128, nb: 128 });
+        assert_eq!(blocks(Dtype::C64, Side::Left, "blocked"), Blocks { outer: 128, nb: 64 });
+        assert_eq!(blocks(Dtype::C64, Side::Right, "blocked"), Blocks { outer: 64, nb: 64 });
+        assert_eq!(blocks(Dtype::F64, Side::Left, "blocked:outer=32:nb=64"), Blocks { outer: 64, nb: 64 });
     }
 
     #[test]
     fn a_missing_product_is_an_error_and_a_single_block_is_refused() {
         let (queue, selector, seam) = (CpuQueue::new(1).unwrap(), Selector::default(), Notes::default());
         let call = |n: usize, update| {
-            let pin = Some(VOCABULARY.pin("blocked").unwrap());
+            let pin = Some(VOCABULARY.pin("blocked:nb=32").unwrap());
             let (a, mut b) = (vec![1f32; n * n], vec![1f32; n]);
             let (a, b) = (MatBatch::packed(&a, n, n, 1)?, MatBatchMut::packed(&mut b, n, 1, 1)?);
             let trsm = Trsm { selector: &selector, pin, vendor: Some(&seam), update };
@@ -342,7 +344,7 @@ mod tests {
         let error = call(33, None).unwrap_err();
         assert!(matches!(error, Error::MissingSeam { op: "trsm", seam: "update" }), "{error}");
         let ran = call(33, Some(&seam)).unwrap();
-        assert_eq!(ran.to_string(), "trsm=blocked(trsm=noted, gemm=noted, trsm=noted)");
+        assert_eq!(ran.to_string(), "trsm=blocked:nb=32(trsm=noted, gemm=noted, trsm=noted)");
         assert!(call(32, Some(&seam)).unwrap_err().to_string().contains("single diagonal block"));
     }
 }

@@ -21,6 +21,9 @@ use bytemuck::{Pod, Zeroable};
 /// Largest order.
 pub const MAX_N: usize = 128;
 
+/// Largest order of c64: beyond, the unknowns and what a step needs exceed a thread's registers.
+const MAX_N_C64: usize = 96;
+
 /// Unknowns of a block.
 const BLOCK: usize = 8;
 
@@ -123,11 +126,14 @@ pub struct Knobs {
 }
 
 impl Knobs {
-    /// The knobs of a spelling; what it leaves out is set so that every order compiles without a frame or a spill.
-    pub fn new(dtype: Dtype, n: usize, family: &Spelling) -> Knobs {
-        let narrow = matches!(dtype, Dtype::F32 | Dtype::C32);
-        let tiles = family.int("tiles").unwrap_or(if narrow || n <= 64 { 2 } else { 1 });
-        Knobs { tiles, warps: family.int("warps").unwrap_or(4), blocks: family.int("blocks").unwrap_or(2) }
+    /// The knobs of a spelling for `q` right-hand sides; what it leaves out is set so that every order compiles without a
+    /// frame or a spill. Two warps are all that few right-hand sides occupy.
+    pub fn new(dtype: Dtype, n: usize, q: usize, family: &Spelling) -> Knobs {
+        let mut knobs = Knobs { tiles: family.int("tiles").unwrap_or(1), warps: 4, blocks: 1 };
+        let few = q <= 2 * BLOCK * knobs.per_lane(dtype) as usize;
+        knobs.warps = family.int("warps").unwrap_or(if few { 2 } else { 4 });
+        knobs.blocks = family.int("blocks").unwrap_or((resident_warps(dtype, n) / knobs.warps).max(1));
+        knobs
     }
 
     fn threads(&self) -> u32 {
@@ -140,11 +146,19 @@ impl Knobs {
     }
 }
 
+/// Warps of a multiprocessor whose registers hold what one tile needs at this order.
+fn resident_warps(dtype: Dtype, n: usize) -> u32 {
+    match (dtype, n <= 64) {
+        (Dtype::F32, true) => 16,
+        (Dtype::F32, false) | (Dtype::F64 | Dtype::C32, true) => 12,
+        (Dtype::F64 | Dtype::C32, false) | (Dtype::C64, _) => 8,
+    }
+}
+
 /// Dynamic shared memory of a work-group in bytes: the packed triangle and the reciprocals of its diagonal.
 fn shared(dtype: Dtype, n: usize) -> u32 {
     let blocks = n.div_ceil(BLOCK);
     let elements = blocks * (blocks + 1) / 2 * BLOCK * BLOCK + blocks * BLOCK;
-    // At most 142,336 for the largest order.
     u32::try_from(hole::pad(elements * dtype.bytes())).unwrap_or(u32::MAX)
 }
 
@@ -165,15 +179,21 @@ fn kernel(dtype: Dtype, n: usize, access: Access, knobs: &Knobs) -> Kernel {
     }
 }
 
-/// Every kernel of a spelling for these orders: all types, all ways to access B.
+/// Largest order of a type.
+fn max_n(dtype: Dtype) -> usize {
+    if dtype == Dtype::C64 { MAX_N_C64 } else { MAX_N }
+}
+
+/// Every kernel of a spelling for these orders and `q` right-hand sides: all types that are served, all ways to access B.
 pub fn kernels<'f>(
     orders: impl IntoIterator<Item = usize> + 'f,
+    q: usize,
     family: &'f Spelling,
 ) -> impl Iterator<Item = Kernel> + 'f {
     let orders: BTreeSet<usize> = orders.into_iter().map(|n| n.next_multiple_of(BLOCK)).collect();
     orders.into_iter().flat_map(move |n| {
-        Dtype::ALL.into_iter().flat_map(move |dtype| {
-            let knobs = Knobs::new(dtype, n, family);
+        Dtype::ALL.into_iter().filter(move |&dtype| n <= max_n(dtype)).flat_map(move |dtype| {
+            let knobs = Knobs::new(dtype, n, q, family);
             // A c64 is an access by itself.
             let all = [Access::Single, Access::Pairs, Access::ReversedPairs, Access::RightHandSides];
             let distinct = if dtype == Dtype::C64 { 1 } else { all.len() };
@@ -192,10 +212,10 @@ pub(crate) fn can_run(
     if !device.is_gpu() || !device.has_sg32 {
         return Err("fused needs a GPU with 32-wide warps".into());
     }
-    if shape.n > MAX_N {
-        return Err(format!("n = {}, fused serves orders to {MAX_N}", shape.n).into());
+    if shape.n > max_n(dtype) {
+        return Err(format!("n = {}, fused serves {dtype} to n = {}", shape.n, max_n(dtype)).into());
     }
-    let threads = Knobs::new(dtype, shape.n, family).threads();
+    let threads = Knobs::new(dtype, shape.n, shape.q, family).threads();
     if device.max_work_group < threads {
         return Err(format!("work-groups of {threads} exceed the device's {}", device.max_work_group).into());
     }
@@ -218,7 +238,7 @@ pub(crate) fn run<T: Scalar>(
     family: &Spelling,
 ) -> Result<Ran> {
     let SolveShape { side, uplo, trans, diag, n, q, batch } = *shape;
-    let knobs = Knobs::new(T::DTYPE, n, family);
+    let knobs = Knobs::new(T::DTYPE, n, q, family);
     let b = b.rb();
     let too_large = || ArgumentError::TooLarge {
         operand: "B",
@@ -305,4 +325,57 @@ pub(crate) fn run<T: Scalar>(
     // one that is exclusively borrowed for work on this queue; the problem was validated, so they do not overlap.
     unsafe { queue.launch(&launch)? };
     Ok(Ran::leaf("trsm", family.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use batchlas_core::Place;
+
+    use super::*;
+    use crate::VOCABULARY;
+
+    fn gpu(slm_budget: usize) -> Device {
+        Device {
+            place: Place::Simulated(0),
+            arch: "sm_90".into(),
+            max_work_group: 1024,
+            has_sg32: true,
+            slm_budget,
+            ..Device::cpu(1)
+        }
+    }
+
+    fn check(device: &Device, dtype: Dtype, n: usize) -> Result<(), Refusal> {
+        let (side, uplo, trans, diag) = (Side::Left, Uplo::Lower, Trans::No, Diag::NonUnit);
+        let shape = SolveShape { side, uplo, trans, diag, n, q: 1, batch: 1 };
+        can_run(device, dtype, &shape, &VOCABULARY.spelling("fused").unwrap())
+    }
+
+    #[test]
+    fn every_order_runs_to_the_last_of_its_type_and_no_further() {
+        let hopper = gpu(227 * 1024 - 4096);
+        for dtype in Dtype::ALL {
+            for n in 1..=max_n(dtype) {
+                assert_eq!(check(&hopper, dtype, n), Ok(()), "{dtype} n = {n}");
+            }
+            let message = check(&hopper, dtype, max_n(dtype) + 1).unwrap_err().to_string();
+            assert!(message.contains(&format!("to n = {}", max_n(dtype))), "{message}");
+        }
+        assert!(check(&gpu(48 << 10), Dtype::F64, 128).unwrap_err().to_string().contains("70656 B"));
+        assert!(check(&Device::cpu(1), Dtype::F64, 8).is_err());
+    }
+
+    #[test]
+    fn the_entry_names_every_template_parameter() {
+        let family = VOCABULARY.spelling("fused:tiles=2:warps=8:blocks=3").unwrap();
+        let knobs = Knobs::new(Dtype::C32, 65, 1, &family);
+        assert_eq!(knobs, Knobs { tiles: 2, warps: 8, blocks: 3 });
+        assert_eq!(
+            kernel(Dtype::C32, 65, Access::ReversedPairs, &knobs).entry,
+            "batchlas::trsm_fused<batchlas::c32, 9, 2, batchlas::Access::ReversedPairs, 8, 3>"
+        );
+        let family = VOCABULARY.spelling("fused").unwrap();
+        assert_eq!(Knobs::new(Dtype::F32, 64, 32, &family), Knobs { tiles: 1, warps: 2, blocks: 8 });
+        assert_eq!(Knobs::new(Dtype::F32, 64, 33, &family), Knobs { tiles: 1, warps: 4, blocks: 4 });
+    }
 }

@@ -25,7 +25,7 @@ pub static VOCABULARY: Vocabulary = Vocabulary {
         blocked::CANDIDATE,
         Candidate { family: "vendor", class: Class::Vendor, knobs: &[] },
     ],
-    last_resort: &["few", "cta", "vendor"],
+    last_resort: &["few", "cta", "fused", "blocked", "vendor"],
     retired: &[],
     exact: &[
         ExactField { name: "side", values: &["L", "R"] },

@@ -77,6 +77,9 @@ impl Context {
     }
 }
 
+/// Right-hand sides that fill every work-group.
+const MANY: usize = 1024;
+
 /// The kernels that calls can need on an architecture (`sm_90`), for the orders in `orders` (of 1 to [`fused::MAX_N`]) and
 /// at most one right-hand side, where no table and no pin gives knobs.
 ///
@@ -95,7 +98,7 @@ pub fn kernels(arch: &str, orders: impl IntoIterator<Item = usize>) -> Result<Ve
     Ok(tiny::kernels(arch, small.iter().copied(), &family)
         .chain(cta::kernels(small.iter().copied(), &wide))
         .chain(few::kernels(small.iter().copied(), &[1], &narrow))
-        .chain(fused::kernels(large, &blocks))
+        .chain(fused::kernels(large, MANY, &blocks))
         .chain(potri::kernels(&device))
         .chain(logdet::kernels())
         .chain(solves)
@@ -123,7 +126,7 @@ pub fn kernels_of(arch: &str, op: &str, route: &str, n: usize, q: usize) -> Resu
     Ok(match (op, family.family()) {
         ("potrf", "tiny") => tiny::kernels(arch, [n], &family).collect(),
         ("trsm", "cta") => cta::kernels([n], &family).collect(),
-        ("trsm", "fused") => fused::kernels([n], &family).collect(),
+        ("trsm", "fused") => fused::kernels([n], q, &family).collect(),
         ("trsm", "few") => few::kernels([n], &[q], &family).collect(),
         ("trsm", "sg_left") => sg_left::kernels([n], &family).collect(),
         ("potrf", "lpanel") => lpanel::kernels(&device(arch)?, [n], &family).collect(),
