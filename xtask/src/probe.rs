@@ -46,13 +46,13 @@ fn potrf_cta(arch: Arch, scope: Scope) -> Vec<Family> {
         _ => &[(65, Uplo::Lower)],
     };
     let all = [33, 48, 64, 65, 96, 97, 128, 129, 160, 192, 193, 224, 256];
-    let all: Vec<_> = all.into_iter().flat_map(|n| Uplo::ALL.map(|uplo| (n, uplo))).collect();
+    let all: Vec<_> = all.iter().flat_map(|&n| Uplo::ALL.iter().map(move |&uplo| (n, uplo))).collect();
     let (cases, layouts) = if scope == Scope::All { (&all[..], 2) } else { (subset, 1) };
     let budget = arch.multiprocessor().map_or(0, |sm| (sm.shared - sm.shared_reserved) as usize);
     let spelling = batchlas_potrf::VOCABULARY.spelling("cta").into_iter();
     let kernels = spelling.flat_map(|family| {
         let types = cases.iter().flat_map(|&(n, uplo)| Dtype::ALL.map(|dtype| (dtype, n, uplo)));
-        let served = types.filter(|&(dtype, n, _)| cta::serves(dtype, n, budget, &family).is_ok());
+        let served = types.filter(|&(dtype, n, uplo)| cta::serves(dtype, n, uplo, budget, &family).is_ok());
         served
             .flat_map(|(dtype, n, uplo)| cta::layouts(dtype, n, uplo, &family).take(layouts))
             .collect::<Vec<_>>()
