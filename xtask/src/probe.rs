@@ -41,7 +41,8 @@ fn potrf_tiny(arch: Arch, scope: Scope) -> Vec<Family> {
 
 /// Edges of the ranges that share a setting. CI takes three orders of each type in one layout, one on architectures that are not measured.
 fn potrf_cta(arch: Arch, scope: Scope) -> Vec<Family> {
-    let subset: &[(usize, Uplo)] = match arch.to_string().as_str() {
+    let name = arch.to_string();
+    let subset: &[(usize, Uplo)] = match name.as_str() {
         "sm_90" => &[(33, Uplo::Upper), (96, Uplo::Lower), (192, Uplo::Lower)],
         _ => &[(65, Uplo::Lower)],
     };
@@ -52,7 +53,8 @@ fn potrf_cta(arch: Arch, scope: Scope) -> Vec<Family> {
     let spelling = batchlas_potrf::VOCABULARY.spelling("cta").into_iter();
     let kernels = spelling.flat_map(|family| {
         let types = cases.iter().flat_map(|&(n, uplo)| Dtype::ALL.map(|dtype| (dtype, n, uplo)));
-        let served = types.filter(|&(dtype, n, uplo)| cta::serves(dtype, n, uplo, budget, &family).is_ok());
+        let served =
+            types.filter(|&(dtype, n, uplo)| cta::serves(&name, dtype, n, uplo, budget, &family).is_ok());
         served
             .flat_map(|(dtype, n, uplo)| cta::layouts(dtype, n, uplo, &family).take(layouts))
             .collect::<Vec<_>>()

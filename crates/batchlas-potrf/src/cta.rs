@@ -244,13 +244,24 @@ pub fn layouts(dtype: Dtype, n: usize, uplo: Uplo, family: &Spelling) -> impl It
     [false, true].into_iter().map(move |table| kernel(dtype, n, uplo, table, &knobs))
 }
 
-/// Whether a spelling has a kernel for a type and an order within `budget` bytes of shared memory.
+/// Whether a spelling has a kernel for a type and an order on an architecture, as tables spell it, within `budget` bytes
+/// of shared memory.
 ///
 /// # Errors
 /// The reason why not.
-pub fn serves(dtype: Dtype, n: usize, uplo: Uplo, budget: usize, family: &Spelling) -> Result<(), Refusal> {
+pub fn serves(
+    arch: &str,
+    dtype: Dtype,
+    n: usize,
+    uplo: Uplo,
+    budget: usize,
+    family: &Spelling,
+) -> Result<(), Refusal> {
     if !(MIN_N..=MAX_N).contains(&n) {
         return Err(format!("n = {n}, cta serves n = {MIN_N} to {MAX_N}").into());
+    }
+    if arch.starts_with("sm_12") && matches!(dtype, Dtype::F64 | Dtype::C64) {
+        return Err(format!("the code of {dtype} on {arch} is larger than the instruction cache").into());
     }
     let knobs = Knobs::new(dtype, n, uplo, family);
     knobs.check(dtype)?;
@@ -264,13 +275,14 @@ pub fn serves(dtype: Dtype, n: usize, uplo: Uplo, budget: usize, family: &Spelli
 /// Every kernel that a spelling of this family launches for these orders within `budget` bytes of shared memory: all types,
 /// both triangles, all layouts.
 pub fn kernels<'f>(
+    arch: &'f str,
     budget: usize,
     orders: impl IntoIterator<Item = usize> + 'f,
     family: &'f Spelling,
 ) -> impl Iterator<Item = Kernel> + 'f {
     orders.into_iter().flat_map(move |n| {
         let cases = Dtype::ALL.into_iter().flat_map(|dtype| Uplo::ALL.iter().map(move |&uplo| (dtype, uplo)));
-        let served = cases.filter(move |&(dtype, uplo)| serves(dtype, n, uplo, budget, family).is_ok());
+        let served = cases.filter(move |&(dtype, uplo)| serves(arch, dtype, n, uplo, budget, family).is_ok());
         served.flat_map(move |(dtype, uplo)| layouts(dtype, n, uplo, family))
     })
 }
@@ -289,7 +301,7 @@ pub(crate) fn can_run(
     if device.max_work_group < threads {
         return Err(format!("work-groups of {threads} exceed the device's {}", device.max_work_group).into());
     }
-    serves(dtype, shape.n, shape.uplo, device.slm_budget, family)
+    serves(&device.arch, dtype, shape.n, shape.uplo, device.slm_budget, family)
 }
 
 /// Enqueues the factorisation.
@@ -377,6 +389,9 @@ mod tests {
             assert!(check("cta", Dtype::F32, n, &gpu()).unwrap_err().to_string().contains("33 to 256"));
         }
         assert!(check("cta", Dtype::F32, 64, &Device::cpu(1)).is_err());
+        let other = Device { arch: "sm_120".into(), ..gpu() };
+        assert_eq!(check("cta", Dtype::C32, 64, &other), Ok(()));
+        assert!(check("cta", Dtype::F64, 64, &other).unwrap_err().to_string().contains("instruction cache"));
         assert!(check("cta", Dtype::F32, 128, &Device { max_work_group: 32, ..gpu() }).is_err());
     }
 

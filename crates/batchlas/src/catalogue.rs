@@ -82,7 +82,7 @@ pub fn kernels_of(arch: &str, op: &str, route: &str, n: usize) -> Result<Vec<Ker
     let family = vocabulary.spelling(route)?;
     Ok(match (op, family.family()) {
         ("potrf", "tiny") => tiny::kernels(arch, [n], &family).collect(),
-        ("potrf", "cta") => cta::kernels(usize::MAX, [n], &family).collect(),
+        ("potrf", "cta") => cta::kernels(arch, usize::MAX, [n], &family).collect(),
         _ => Vec::new(),
     })
 }
