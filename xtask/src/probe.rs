@@ -61,19 +61,21 @@ fn potrf_tiny(arch: Arch, scope: Scope) -> Vec<Family> {
 
 /// Edges of the ranges that share a setting. CI takes three orders of each type in one layout, one on architectures that are not measured.
 fn potrf_cta(arch: Arch, scope: Scope) -> Vec<Family> {
-    let subset: &[(usize, Uplo)] = match arch.to_string().as_str() {
+    let name = arch.to_string();
+    let subset: &[(usize, Uplo)] = match name.as_str() {
         "sm_90" => &[(33, Uplo::Upper), (96, Uplo::Lower), (192, Uplo::Lower)],
         _ => &[(65, Uplo::Lower)],
     };
     let all = [33, 48, 64, 65, 96, 97, 128, 129, 160, 192, 193, 224, 256];
-    let all: Vec<_> = all.into_iter().flat_map(|n| Uplo::ALL.iter().map(move |&uplo| (n, uplo))).collect();
+    let all: Vec<_> = all.iter().flat_map(|&n| Uplo::ALL.iter().map(move |&uplo| (n, uplo))).collect();
     let (cases, layouts) = if scope == Scope::All { (&all[..], 2) } else { (subset, 1) };
     let budget = arch.multiprocessor().map_or(0, |sm| (sm.shared - sm.shared_reserved) as usize);
     let spelling = batchlas_potrf::VOCABULARY.spelling("cta").into_iter();
     let kernels = spelling.flat_map(|family| {
         let types = cases.iter().flat_map(|&(n, uplo)| Dtype::ALL.map(|dtype| (dtype, n, uplo)));
-        let served =
-            types.filter(|&(dtype, n, _)| batchlas_potrf::cta::serves(dtype, n, budget, &family).is_ok());
+        let served = types.filter(|&(dtype, n, uplo)| {
+            batchlas_potrf::cta::serves(&name, dtype, n, uplo, budget, &family).is_ok()
+        });
         served
             .flat_map(|(dtype, n, uplo)| batchlas_potrf::cta::layouts(dtype, n, uplo, &family).take(layouts))
             .collect::<Vec<_>>()
@@ -229,23 +231,6 @@ fn posv_mixed(_: Arch, _: Scope) -> Vec<Family> {
 fn solves() -> impl Iterator<Item = posv::Problem> {
     let types = Dtype::ALL.into_iter().flat_map(|dtype| Uplo::ALL.iter().map(move |&uplo| (dtype, uplo)));
     types.map(|(dtype, uplo)| posv::Problem { dtype, uplo, n: 0, nrhs: 0, batch: 1 })
-}
-
-/// Orders to 40 everywhere, the largest on the architecture that is measured. Where a block can have less shared memory, a
-/// device refuses what does not fit, and so it is left out here.
-fn trsm_fused(arch: Arch, scope: Scope) -> Vec<Family> {
-    let orders: Vec<usize> = match scope {
-        Scope::All => (40..=fused::MAX_N).step_by(8).collect(),
-        Scope::Subset if arch.to_string() == "sm_90" => vec![40, fused::MAX_N],
-        Scope::Subset => vec![40],
-    };
-    let fits = |kernel: &Kernel| {
-        let available = arch.multiprocessor().map_or(u32::MAX, |sm| sm.shared - sm.shared_reserved);
-        kernel.promise.max_dynamic_shared <= available
-    };
-    let kernels =
-        spelled("fused").flat_map(|family| fused::kernels(orders.clone(), &family).collect::<Vec<_>>());
-    family("batchlas-trsm", "fused", kernels.filter(fits))
 }
 
 fn staging(_: Arch, _: Scope) -> Vec<Family> {

@@ -79,26 +79,31 @@ pub struct Knobs {
 
 impl Knobs {
     /// The knobs of a spelling; what it leaves out is set so that every order compiles without a frame or a spill.
-    pub fn new(dtype: Dtype, n: usize, family: &Spelling) -> Knobs {
+    pub fn new(dtype: Dtype, n: usize, uplo: Uplo, family: &Spelling) -> Knobs {
         let tensor = match family.knob("unit") {
             Some(unit) => unit.to_string() == "tensor",
             None => matches!(dtype, Dtype::F64 | Dtype::C64),
         };
+        let upper = uplo == Uplo::Upper;
         let (warps, steps, tile, blocks) = match (dtype, n) {
-            (Dtype::F32, ..=96) => (1, 1, 63, 10),
+            (Dtype::F32, ..=96) => (1, 1, 47, 10),
             (Dtype::F32, ..=128) => (2, 1, 56, 5),
-            (Dtype::F32, ..=192) => (4, 2, 44, 4),
+            (Dtype::F32, ..=200) => (4, 1, 44, 3),
             (Dtype::F32, _) => (8, 1, 32, 1),
-            (Dtype::F64, ..=48) => (1, 1, 63, 8),
             (Dtype::F64, ..=64) => (1, 1, 47, 8),
-            (Dtype::F64, ..=96) => (2, 1, 40, 4),
+            (Dtype::F64, ..=96) => (2, 1, 32, 4),
+            // One register of the upper triangle would be spilled with three.
+            (Dtype::F64, 101..=128) if upper => (4, 1, 16, 2),
             (Dtype::F64, ..=128) => (4, 1, 16, 3),
             (Dtype::F64, ..=192) => (4, 1, 44, 2),
             (Dtype::F64, _) => (8, 1, 40, 1),
-            (Dtype::C32, ..=64) => (1, 1, 63, 8),
+            (Dtype::C32, ..=64) => (1, 1, 47, 8),
             (Dtype::C32, ..=96) => (2, 1, 40, 6),
-            (Dtype::C32, ..=128) => (4, 1, 28, 3),
+            (Dtype::C32, ..=128) => (2, 1, 56, 4),
+            (Dtype::C32, ..=150) => (4, 1, 35, 2),
+            (Dtype::C32, ..=192) => (8, 1, 22, 2),
             (Dtype::C32, _) => (8, 1, 32, 1),
+            (Dtype::C64, ..=40) => (1, 1, 16, 8),
             (Dtype::C64, ..=64) => (2, 1, 23, 4),
             (Dtype::C64, ..=128) => (4, 1, 28, 2),
             (Dtype::C64, _) => (8, 1, 22, 1),
@@ -235,19 +240,30 @@ pub fn kernel(dtype: Dtype, n: usize, uplo: Uplo, table: bool, knobs: &Knobs) ->
 
 /// Every kernel that a spelling of this family launches for one type, order and triangle: one per layout.
 pub fn layouts(dtype: Dtype, n: usize, uplo: Uplo, family: &Spelling) -> impl Iterator<Item = Kernel> {
-    let knobs = Knobs::new(dtype, n, family);
+    let knobs = Knobs::new(dtype, n, uplo, family);
     [false, true].into_iter().map(move |table| kernel(dtype, n, uplo, table, &knobs))
 }
 
-/// Whether a spelling has a kernel for a type and an order within `budget` bytes of shared memory.
+/// Whether a spelling has a kernel for a type and an order on an architecture, as tables spell it, within `budget` bytes
+/// of shared memory.
 ///
 /// # Errors
 /// The reason why not.
-pub fn serves(dtype: Dtype, n: usize, budget: usize, family: &Spelling) -> Result<(), Refusal> {
+pub fn serves(
+    arch: &str,
+    dtype: Dtype,
+    n: usize,
+    uplo: Uplo,
+    budget: usize,
+    family: &Spelling,
+) -> Result<(), Refusal> {
     if !(MIN_N..=MAX_N).contains(&n) {
         return Err(format!("n = {n}, cta serves n = {MIN_N} to {MAX_N}").into());
     }
-    let knobs = Knobs::new(dtype, n, family);
+    if arch.starts_with("sm_12") && matches!(dtype, Dtype::F64 | Dtype::C64) {
+        return Err(format!("the code of {dtype} on {arch} is larger than the instruction cache").into());
+    }
+    let knobs = Knobs::new(dtype, n, uplo, family);
     knobs.check(dtype)?;
     let plan = Plan::new(dtype, n, &knobs);
     if plan.shared > budget {
@@ -259,14 +275,15 @@ pub fn serves(dtype: Dtype, n: usize, budget: usize, family: &Spelling) -> Resul
 /// Every kernel that a spelling of this family launches for these orders within `budget` bytes of shared memory: all types,
 /// both triangles, all layouts.
 pub fn kernels<'f>(
+    arch: &'f str,
     budget: usize,
     orders: impl IntoIterator<Item = usize> + 'f,
     family: &'f Spelling,
 ) -> impl Iterator<Item = Kernel> + 'f {
     orders.into_iter().flat_map(move |n| {
-        let served = Dtype::ALL.into_iter().filter(move |&dtype| serves(dtype, n, budget, family).is_ok());
-        let types = served.flat_map(|dtype| Uplo::ALL.iter().map(move |&uplo| (dtype, uplo)));
-        types.flat_map(move |(dtype, uplo)| layouts(dtype, n, uplo, family))
+        let cases = Dtype::ALL.into_iter().flat_map(|dtype| Uplo::ALL.iter().map(move |&uplo| (dtype, uplo)));
+        let served = cases.filter(move |&(dtype, uplo)| serves(arch, dtype, n, uplo, budget, family).is_ok());
+        served.flat_map(move |(dtype, uplo)| layouts(dtype, n, uplo, family))
     })
 }
 
@@ -280,11 +297,11 @@ pub(crate) fn can_run(
     if !device.is_gpu() || !device.has_sg32 {
         return Err("cta needs a GPU with 32-wide warps".into());
     }
-    let threads = Knobs::new(dtype, shape.n, family).threads();
+    let threads = Knobs::new(dtype, shape.n, shape.uplo, family).threads();
     if device.max_work_group < threads {
         return Err(format!("work-groups of {threads} exceed the device's {}", device.max_work_group).into());
     }
-    serves(dtype, shape.n, device.slm_budget, family)
+    serves(&device.arch, dtype, shape.n, shape.uplo, device.slm_budget, family)
 }
 
 /// Enqueues the factorisation.
@@ -296,7 +313,7 @@ pub(crate) fn run<T: Scalar>(
     family: &Spelling,
 ) -> Result<Ran> {
     let bytes = size_of::<T>() as u64;
-    let knobs = Knobs::new(T::DTYPE, a.rows(), family);
+    let knobs = Knobs::new(T::DTYPE, a.rows(), uplo, family);
     let (address, offset) = a.address();
     let args = Args {
         a: address,
@@ -355,7 +372,7 @@ mod tests {
         let family = VOCABULARY.spelling("cta").unwrap();
         for dtype in Dtype::ALL {
             for n in MIN_N..=MAX_N {
-                let knobs = Knobs::new(dtype, n, &family);
+                let knobs = Knobs::new(dtype, n, Uplo::Upper, &family);
                 assert_eq!(knobs.check(dtype), Ok(()), "{dtype} n = {n}");
                 let plan = Plan::new(dtype, n, &knobs);
                 assert_eq!(plan.widths.iter().sum::<usize>(), n);
@@ -372,13 +389,17 @@ mod tests {
             assert!(check("cta", Dtype::F32, n, &gpu()).unwrap_err().to_string().contains("33 to 256"));
         }
         assert!(check("cta", Dtype::F32, 64, &Device::cpu(1)).is_err());
+        let other = Device { arch: "sm_120".into(), ..gpu() };
+        assert_eq!(check("cta", Dtype::C32, 64, &other), Ok(()));
+        assert!(check("cta", Dtype::F64, 64, &other).unwrap_err().to_string().contains("instruction cache"));
         assert!(check("cta", Dtype::F32, 128, &Device { max_work_group: 32, ..gpu() }).is_err());
     }
 
     #[test]
     fn phases_widen_as_rows_run_out() {
         let widths = |text: &str, dtype, n| {
-            Plan::new(dtype, n, &Knobs::new(dtype, n, &VOCABULARY.spelling(text).unwrap())).widths
+            let family = VOCABULARY.spelling(text).unwrap();
+            Plan::new(dtype, n, &Knobs::new(dtype, n, Uplo::Lower, &family)).widths
         };
         assert_eq!(widths("cta", Dtype::F32, 48), [48]);
         assert_eq!(widths("cta", Dtype::F32, 64), [32, 32]);
@@ -392,7 +413,7 @@ mod tests {
     #[test]
     fn shared_memory_holds_the_finished_rows_and_panels_under_way() {
         // f32, 8 x 8 threads: 96 rows of 32 columns, 64 of 32, four buffers of 64 rows of 4, a block of 4 x 4.
-        let knobs = Knobs::new(Dtype::F32, 128, &VOCABULARY.spelling("cta").unwrap());
+        let knobs = Knobs::new(Dtype::F32, 128, Uplo::Lower, &VOCABULARY.spelling("cta").unwrap());
         let elements = 96 * 32 + 64 * 32 + 4 * 64 * 4 + 16;
         assert_eq!(Plan::new(Dtype::F32, 128, &knobs).shared, 4 * elements);
         // The largest order of c64 is where a work-group's shared memory ends.
@@ -423,7 +444,7 @@ mod tests {
     fn the_entry_names_every_template_parameter() {
         let text = "cta:unit=vector:warps=4:steps=2:solvers=3:tile=44:blocks=3";
         let family = VOCABULARY.spelling(text).unwrap();
-        let knobs = Knobs::new(Dtype::F32, 97, &family);
+        let knobs = Knobs::new(Dtype::F32, 97, Uplo::Upper, &family);
         let kernel = kernel(Dtype::F32, 97, Uplo::Upper, true, &knobs);
         assert_eq!(
             kernel.entry,

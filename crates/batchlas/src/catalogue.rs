@@ -134,7 +134,7 @@ pub fn kernels_of(arch: &str, op: &str, route: &str, n: usize, q: usize) -> Resu
         ("posv" | "potrs", "cta") => {
             solves(n, q).map(|p| batchlas_posv::cta::kernel_of(&p, &family, 0)).collect()
         }
-        ("potrf", "cta") => batchlas_potrf::cta::kernels(usize::MAX, [n], &family).collect(),
+        ("potrf", "cta") => batchlas_potrf::cta::kernels(arch, usize::MAX, [n], &family).collect(),
         _ => Vec::new(),
     })
 }

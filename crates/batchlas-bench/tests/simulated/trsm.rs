@@ -64,8 +64,7 @@ fn broken_solves_are_seen() {
         ("cta", Dtype::F32, ("if (args.flags & ALPHA_ZERO)", "if (false)")),
         ("cta", Dtype::F32, ("live ? args.q : 0", "live ? args.q + 1 : 0")),
     ] {
-        let report =
-            conform(&planted(sound, broken), &committed(), "trsm", family, dtype, Some(3 * 3 * 3));
+        let report = conform(&planted(sound, broken), &committed(), "trsm", family, dtype, Some(3 * 3 * 3));
         assert!(!report.ok(), "{family} with `{broken}` for `{sound}`:\n{report}");
     }
 }
