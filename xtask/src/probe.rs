@@ -59,6 +59,9 @@ fn posv_tiny(arch: Arch, scope: Scope) -> Vec<Family> {
         for problem in solves() {
             for (n, nrhs) in edges(problem.dtype) {
                 let problem = posv::Problem { n, nrhs, ..problem };
+                if posv::tiny::serves(&problem).is_err() {
+                    continue;
+                }
                 kernels
                     .extend(posv::tiny::kernels(&problem, &family).filter(|kernel| probed(&problem, kernel)));
             }
