@@ -190,41 +190,62 @@ fn products(products: &batchlas_gemm::Family, arch: Arch, scope: Scope) -> Vec<F
     family("batchlas-gemm", products.name, products.catalogue(&name, sizes).into_iter().step_by(step))
 }
 
-/// Every order with one right-hand side and with more than fit at once; in CI the edges of the family, one each.
+/// Every order with one right-hand side and with more than fit at once; in CI the edges of the family, on the
+/// architecture that is measured with and without the factor.
 fn posv_tiny(arch: Arch, scope: Scope) -> Vec<Family> {
+    let measured = arch.to_string() == "sm_90";
     let edges = |dtype: Dtype| match scope {
         Scope::All => (1..=posv::tiny::max_n(dtype)).flat_map(|n| [(n, 1), (n, 9)]).collect::<Vec<_>>(),
-        Scope::Subset if arch.to_string() == "sm_90" => {
-            vec![(1, 1), (5, 9), (17, 1), (posv::tiny::max_n(dtype), 1)]
-        }
-        Scope::Subset => vec![(17, 9)],
+        Scope::Subset if measured => vec![(5, 9), (17, 1), (posv::tiny::max_n(dtype), 1)],
+        Scope::Subset => vec![(17, 1)],
     };
-    let spelling = posv::POSV.spelling("tiny").into_iter();
-    let kernels = spelling.flat_map(|family| {
-        let problems = solves()
-            .flat_map(|p| edges(p.dtype).into_iter().map(move |(n, nrhs)| posv::Problem { n, nrhs, ..p }));
-        problems.flat_map(move |problem| posv::tiny::kernels(&problem, &family)).collect::<Vec<_>>()
-    });
+    let probed = |problem: &posv::Problem, kernel: &Kernel| {
+        let small = measured && problem.n < posv::tiny::max_n(problem.dtype);
+        scope == Scope::All || small || !kernel.entry.contains("Discard")
+    };
+    let mut kernels = Vec::new();
+    for family in posv::POSV.spelling("tiny").into_iter() {
+        for problem in solves() {
+            for (n, nrhs) in edges(problem.dtype) {
+                let problem = posv::Problem { n, nrhs, ..problem };
+                if posv::tiny::serves(&problem).is_err() {
+                    continue;
+                }
+                kernels
+                    .extend(posv::tiny::kernels(&problem, &family).filter(|kernel| probed(&problem, kernel)));
+            }
+        }
+    }
     family("batchlas-posv", "tiny", kernels)
 }
 
+/// Whether what needs little of a device is probed on an architecture: in CI, on the one that is measured.
+fn covered(arch: Arch, scope: Scope) -> bool {
+    scope == Scope::All || arch.to_string() == "sm_90"
+}
+
 /// Every geometry that a default can have; in CI those of few right-hand sides.
-fn posv_cta(_: Arch, scope: Scope) -> Vec<Family> {
-    let sizes = match scope {
-        Scope::All => [32, 256, 512].iter().flat_map(|&n| [1, 2, 4, 8].map(|nrhs| (n, nrhs))).collect(),
-        Scope::Subset => vec![(32, 2)],
+fn posv_cta(arch: Arch, scope: Scope) -> Vec<Family> {
+    let sizes: &[(usize, usize)] = match scope {
+        Scope::All => {
+            &[(32, 1), (32, 2), (32, 4), (32, 8), (256, 1), (256, 2), (256, 4), (256, 8), (512, 1), (512, 8)]
+        }
+        Scope::Subset => &[(32, 2)],
     };
-    let spelling = posv::POTRS.spelling("cta").into_iter();
-    let kernels = spelling.flat_map(|family| {
-        let problems =
-            solves().flat_map(|p| sizes.iter().map(move |&(n, nrhs)| posv::Problem { n, nrhs, ..p }));
-        problems.map(|problem| posv::cta::kernel_of(&problem, &family, 0)).collect::<Vec<_>>()
-    });
+    let mut kernels = Vec::new();
+    for family in posv::POTRS.spelling("cta").into_iter().filter(|_| covered(arch, scope)) {
+        for problem in solves() {
+            let of = |&(n, nrhs): &(usize, usize)| {
+                posv::cta::kernel_of(&posv::Problem { n, nrhs, ..problem }, &family, 0)
+            };
+            kernels.extend(sizes.iter().map(of));
+        }
+    }
     family("batchlas-posv", "cta", kernels)
 }
 
-fn posv_mixed(_: Arch, _: Scope) -> Vec<Family> {
-    family("batchlas-posv", "mixed", posv::mixed::kernels())
+fn posv_mixed(arch: Arch, scope: Scope) -> Vec<Family> {
+    family("batchlas-posv", "mixed", posv::mixed::kernels().filter(|_| covered(arch, scope)))
 }
 
 /// All types, both triangles; the size is to be filled in.

@@ -189,18 +189,31 @@ pub fn kernels(problem: &Problem, family: &Spelling) -> impl Iterator<Item = Ker
     all.map(move |(output, aligned)| kernel(&problem, output, aligned, &knobs))
 }
 
-/// Whether the family serves a problem: correctness only.
-pub(crate) fn can_run(device: &Device, problem: &Problem, family: &Spelling) -> Result<(), Refusal> {
-    let Problem { dtype, n, nrhs, .. } = *problem;
-    if !device.is_gpu() || !device.has_sg32 {
-        return Err("tiny needs a GPU with 32-wide warps".into());
-    }
+/// Whether the family has kernels without a frame for a size.
+///
+/// # Errors
+/// The reason why not.
+pub fn serves(problem: &Problem) -> Result<(), Refusal> {
+    let Problem { dtype, uplo, n, nrhs, .. } = *problem;
     if n > max_n(dtype) {
         return Err(format!("n = {n}, tiny serves {dtype} to n = {}", max_n(dtype)).into());
     }
     if nrhs == 0 {
         return Err("there are no right-hand sides, which tiny does not serve".into());
     }
+    if (dtype, uplo) == (Dtype::F64, Uplo::Upper) && n > 40 && nrhs > 1 {
+        return Err(format!("n = {n}, tiny serves {nrhs} right-hand sides of f64 Upper to n = 40").into());
+    }
+    Ok(())
+}
+
+/// Whether the family serves a problem: correctness only.
+pub(crate) fn can_run(device: &Device, problem: &Problem, family: &Spelling) -> Result<(), Refusal> {
+    let Problem { dtype, n, nrhs, .. } = *problem;
+    if !device.is_gpu() || !device.has_sg32 {
+        return Err("tiny needs a GPU with 32-wide warps".into());
+    }
+    serves(problem)?;
     let knobs = Knobs::new(dtype, n, nrhs, family);
     let (threads, shared, lanes) = (knobs.threads(), knobs.shared_bytes(dtype, n), knobs.lanes);
     if device.max_work_group < threads {
@@ -288,6 +301,8 @@ mod tests {
         }
         assert!(check("tiny", 65, 1, &gpu()).unwrap_err().contains("tiny serves f32 to n = 64"));
         assert!(check("tiny", 5, 0, &gpu()).unwrap_err().contains("no right-hand sides"));
+        let upper = |n, nrhs| serves(&Problem { uplo: Uplo::Upper, ..problem(Dtype::F64, n, nrhs) });
+        assert!(upper(48, 1).is_ok() && upper(40, 9).is_ok() && upper(41, 2).is_err());
     }
 
     #[test]

@@ -180,7 +180,7 @@ pub fn herk_kernels(
 
 /// The kernels of posv's `tiny` at one size.
 fn posv_tiny(n: usize, nrhs: usize, family: &Spelling) -> impl Iterator<Item = Kernel> {
-    let served = solves(n, nrhs).filter(|problem| problem.n <= batchlas_posv::tiny::max_n(problem.dtype));
+    let served = solves(n, nrhs).filter(|problem| batchlas_posv::tiny::serves(problem).is_ok());
     served.flat_map(move |problem| batchlas_posv::tiny::kernels(&problem, family))
 }
 

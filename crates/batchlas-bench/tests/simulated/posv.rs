@@ -10,7 +10,7 @@ use crate::{check, check_at_least, context};
 
 #[test]
 fn posv_tiny_f32_is_clean_and_right() {
-    check("posv", "tiny", Dtype::F32, 3 * 9 * 9);
+    check("posv", "tiny", Dtype::F32, 3 * 7 * 7);
 }
 
 #[test]
@@ -20,19 +20,19 @@ fn posv_tiny_f64_is_clean_and_right() {
 
 #[test]
 fn posv_tiny_c32_is_clean_and_right() {
-    check("posv", "tiny", Dtype::C32, 3 * 9 * 9);
+    check_at_least(40, "posv", "tiny", Dtype::C32, 3 * 6 * 6);
 }
 
 #[test]
 fn posv_tiny_c64_is_clean_and_right() {
-    check("posv", "tiny", Dtype::C64, 3 * 9 * 9);
+    check_at_least(40, "posv", "tiny", Dtype::C64, 3 * 6 * 6);
 }
 
 /// `cta` needs a factorisation for `posv`: potrf's `tiny`, the only one without a vendor. `potrs` needs nothing.
 #[test]
 fn posv_cta_is_clean_and_right() {
-    check("posv", "cta", Dtype::F32, 3 * 17 * 17);
-    check("posv", "cta", Dtype::C64, 3 * 9 * 9);
+    check("posv", "cta", Dtype::F32, 3 * 9 * 9);
+    check_at_least(40, "posv", "cta", Dtype::C64, 3 * 6 * 6);
 }
 
 #[test]
