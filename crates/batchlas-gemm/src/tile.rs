@@ -24,7 +24,7 @@ fn warp(dtype: Dtype, tiling: &Tiling) -> Warp {
     let wide = dtype != Dtype::C64 && tiling.cols > 32;
     let (height, width) = (if dtype == Dtype::F32 { 8 } else { 4 }, if wide { 8 } else { 4 });
     let resident = match (dtype, wide) {
-        (Dtype::F32 | Dtype::F64, true) | (Dtype::C64, _) => 384,
+        (_, true) | (Dtype::C64, _) => 384,
         _ => 512,
     };
     Warp { tile: [4 * height, 8 * width], arguments: [height, width], resident }
