@@ -197,7 +197,7 @@ fn posv_tiny(arch: Arch, scope: Scope) -> Vec<Family> {
     let edges = |dtype: Dtype| match scope {
         Scope::All => (1..=posv::tiny::max_n(dtype)).flat_map(|n| [(n, 1), (n, 9)]).collect::<Vec<_>>(),
         Scope::Subset if measured => vec![(5, 9), (17, 1), (posv::tiny::max_n(dtype), 1)],
-        Scope::Subset => vec![(17, 1)],
+        Scope::Subset => vec![(12, 1)],
     };
     let probed = |problem: &posv::Problem, kernel: &Kernel| {
         let small = measured && problem.n < posv::tiny::max_n(problem.dtype);
@@ -208,7 +208,7 @@ fn posv_tiny(arch: Arch, scope: Scope) -> Vec<Family> {
         for problem in solves() {
             for (n, nrhs) in edges(problem.dtype) {
                 let problem = posv::Problem { n, nrhs, ..problem };
-                if posv::tiny::serves(&problem).is_err() {
+                if posv::tiny::serves(&arch.to_string(), &problem).is_err() {
                     continue;
                 }
                 kernels

@@ -88,7 +88,7 @@ template <class T, Uplo U, int Q, int Warps> struct Unit {
     arch::fence_block();
   }
 
-  /// Copies block (I, J) to shared memory.
+  /// Copies block (I, J) to shared memory; each lane the row that is its own, which other lanes read after a barrier.
   BATCHLAS_DEVICE void stage(int I, int J) const {
 #pragma unroll 1
     for (int c0 = 0; c0 < ROWS; c0 += FLIGHT) {
@@ -99,12 +99,15 @@ template <class T, Uplo U, int Q, int Warps> struct Unit {
         tile[(c0 + c) * PITCH + l] = x[c];
       }
     }
-    arch::sync_warp();
   }
 
   /// Solves with the diagonal block of block row K, or with its conjugate transpose; `Down`: the first unknown first.
   template <bool Dot, bool Down> BATCHLAS_DEVICE void solve_diagonal(int K) const {
     stage(K, K);
+    // In the dot form a lane reads a column that the others wrote.
+    if constexpr (Dot) {
+      arch::sync_warp();
+    }
     const R diagonal = real_part(tile[l * PITCH + l]);
     const R inverse = K * ROWS + l < n ? R(1) / diagonal : R(0);
     // This lane wrote the element, and only it reads it.
@@ -134,6 +137,7 @@ template <class T, Uplo U, int Q, int Warps> struct Unit {
   template <bool Dot> BATCHLAS_DEVICE void remove(int J, int K) const {
     if constexpr (Dot) {
       stage(K, J);
+      arch::sync_warp();
     }
     T x[Q];
     read_rows(x, J);

@@ -108,9 +108,7 @@ template <class T, Uplo U> __global__ void __launch_bounds__(arch::WARP *WARPS) 
   i32 *const state = reinterpret_cast<i32 *>(args.state) + item;
   const bool first = args.step == 1;
   const int l = arch::lane();
-  // Each lane's copy is read before lane 0 writes.
   const i32 before = first ? (reinterpret_cast<const i32 *>(args.factored)[item] == 0 ? 0 : -1) : *state;
-  arch::sync_warp();
   if (before != 0) {
     if (first && l == 0) {
       *state = before;
@@ -151,8 +149,8 @@ template <class T, Uplo U> __global__ void __launch_bounds__(arch::WARP *WARPS) 
         }
       }
       across = sum_of_warp(across);
-      arch::sync_warp();
-      if (l == 0) {
+      // By the lane that updated it above.
+      if (l == (j - first_row<U>(j)) % arch::WARP) {
         r[j] = sub_mul_conj(r[j], across, from_real<T>(-1));
       }
       arch::sync_warp();
@@ -184,7 +182,7 @@ template <class T, Uplo U> struct Stored {
   BATCHLAS_DEVICE void set(int i, int j, T value) const { at(i, j) = U == Uplo::Lower ? value : conj(value); }
 };
 
-template <class T, Uplo U> __global__ void __launch_bounds__(THREADS) mixed_finish(const MixedArgs args) {
+template <class T, Uplo U> __global__ void __launch_bounds__(THREADS, 1) mixed_finish(const MixedArgs args) {
   const u64 item = arch::block();
   const int n = static_cast<int>(args.n), t = static_cast<int>(threadIdx.x);
   const i32 state = reinterpret_cast<const i32 *>(args.state)[item];

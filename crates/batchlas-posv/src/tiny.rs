@@ -16,6 +16,10 @@ use bytemuck::{Pod, Zeroable};
 use crate::operand::Operand;
 use crate::problem::{FactorOutput, Problem};
 
+/// Largest order of c64 where the code of an f64 operation is so long (`sm_120` and its kin) that a larger kernel leaves
+/// the instruction cache: 144 KiB at order 17, and at most 128 KiB are allowed.
+const MAX_N_C64_SM_12X: usize = 12;
+
 /// Largest order of a type: the largest whose kernels have no frame and fit the instruction cache. Half of the tile's
 /// registers, or of the code, is all that complex types leave.
 pub const fn max_n(dtype: Dtype) -> usize {
@@ -193,10 +197,14 @@ pub fn kernels(problem: &Problem, family: &Spelling) -> impl Iterator<Item = Ker
 ///
 /// # Errors
 /// The reason why not.
-pub fn serves(problem: &Problem) -> Result<(), Refusal> {
+pub fn serves(arch: &str, problem: &Problem) -> Result<(), Refusal> {
     let Problem { dtype, uplo, n, nrhs, .. } = *problem;
-    if n > max_n(dtype) {
-        return Err(format!("n = {n}, tiny serves {dtype} to n = {}", max_n(dtype)).into());
+    let max = match dtype {
+        Dtype::C64 if arch.starts_with("sm_12") => MAX_N_C64_SM_12X,
+        _ => max_n(dtype),
+    };
+    if n > max {
+        return Err(format!("n = {n}, tiny serves {dtype} to n = {max} on {arch}").into());
     }
     if nrhs == 0 {
         return Err("there are no right-hand sides, which tiny does not serve".into());
@@ -213,7 +221,7 @@ pub(crate) fn can_run(device: &Device, problem: &Problem, family: &Spelling) -> 
     if !device.is_gpu() || !device.has_sg32 {
         return Err("tiny needs a GPU with 32-wide warps".into());
     }
-    serves(problem)?;
+    serves(&device.arch, problem)?;
     let knobs = Knobs::new(dtype, n, nrhs, family);
     let (threads, shared, lanes) = (knobs.threads(), knobs.shared_bytes(dtype, n), knobs.lanes);
     if device.max_work_group < threads {
@@ -301,7 +309,7 @@ mod tests {
         }
         assert!(check("tiny", 65, 1, &gpu()).unwrap_err().contains("tiny serves f32 to n = 64"));
         assert!(check("tiny", 5, 0, &gpu()).unwrap_err().contains("no right-hand sides"));
-        let upper = |n, nrhs| serves(&Problem { uplo: Uplo::Upper, ..problem(Dtype::F64, n, nrhs) });
+        let upper = |n, nrhs| serves("sm_90", &Problem { uplo: Uplo::Upper, ..problem(Dtype::F64, n, nrhs) });
         assert!(upper(48, 1).is_ok() && upper(40, 9).is_ok() && upper(41, 2).is_err());
     }
 

@@ -144,6 +144,15 @@ impl<T: Scalar> Factor<T> for Potrf<'_, T> {
         loop {
             let route = self.route(queue.device(), &problem, &key, &refused)?;
             let family = route.choice().spelling;
+            // The workspace was sized for the first choice, which launched nothing: a library that needs more of it than
+            // there is cannot stand in.
+            if let ("vendor", false) = (family.family(), refused.is_empty()) {
+                let need = self.vendor()?.factor_workspace(queue, uplo, a.rb())?;
+                if let Err(error) = workspace.validate(OP, need, queue.device().place) {
+                    refused.push((family, error.to_string().into()));
+                    continue;
+                }
+            }
             let ran = route.run(|family| match family.family() {
                 "tiny" => tiny::run(queue, uplo, a.rb_mut(), info.rb_mut(), family),
                 "cta" => cta::run(queue, uplo, a.rb_mut(), info.rb_mut(), family),

@@ -94,7 +94,7 @@ pub fn kernels(arch: &str, orders: impl IntoIterator<Item = usize>) -> Result<Ve
     let blocks = batchlas_trsm::VOCABULARY.spelling("fused")?;
     let device = device(arch)?;
     let solve = batchlas_posv::POSV.spelling("tiny")?;
-    let solves = small.iter().flat_map(|&n| posv_tiny(n, 1, &solve));
+    let solves = small.iter().flat_map(|&n| posv_tiny(arch, n, 1, &solve));
     Ok(tiny::kernels(arch, small.iter().copied(), &family)
         .chain(cta::kernels(small.iter().copied(), &wide))
         .chain(few::kernels(small.iter().copied(), &[1], &narrow))
@@ -130,7 +130,7 @@ pub fn kernels_of(arch: &str, op: &str, route: &str, n: usize, q: usize) -> Resu
         ("trsm", "few") => few::kernels([n], &[q], &family).collect(),
         ("trsm", "sg_left") => sg_left::kernels([n], &family).collect(),
         ("potrf", "lpanel") => lpanel::kernels(&device(arch)?, [n], &family).collect(),
-        ("posv", "tiny") => posv_tiny(n, q, &family).collect(),
+        ("posv", "tiny") => posv_tiny(arch, n, q, &family).collect(),
         ("posv" | "potrs", "cta") => {
             solves(n, q).map(|p| batchlas_posv::cta::kernel_of(&p, &family, 0)).collect()
         }
@@ -179,8 +179,8 @@ pub fn herk_kernels(
 }
 
 /// The kernels of posv's `tiny` at one size.
-fn posv_tiny(n: usize, nrhs: usize, family: &Spelling) -> impl Iterator<Item = Kernel> {
-    let served = solves(n, nrhs).filter(|problem| batchlas_posv::tiny::serves(problem).is_ok());
+fn posv_tiny(arch: &str, n: usize, nrhs: usize, family: &Spelling) -> impl Iterator<Item = Kernel> {
+    let served = solves(n, nrhs).filter(|problem| batchlas_posv::tiny::serves(arch, problem).is_ok());
     served.flat_map(move |problem| batchlas_posv::tiny::kernels(&problem, family))
 }
 

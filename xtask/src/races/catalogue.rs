@@ -47,7 +47,7 @@ pub(crate) const FAMILIES: &[Family] = &[
     Family {
         name: "potrf:lpanel",
         // Two warps a matrix; panels that are reused.
-        subset: &["potrf f32 L 40 2 lpanel:panel=8", "potrf c64 U 20 3 lpanel:panel=8"],
+        subset: &["potrf f32 L 40 2 lpanel:panel=8", "potrf c64 U 40 2 lpanel:panel=8"],
         all: &["potrf * * 40 3 lpanel:panel=8", "potrf f32 * 40 3 lpanel:panel=16"],
     },
     Family {
@@ -63,12 +63,12 @@ pub(crate) const FAMILIES: &[Family] = &[
     Family {
         name: "posv:cta",
         // One warp, and several that take turns.
-        subset: &["potrs f32 L 40 3 2 cta", "potrs f64 U 70 3 1 cta:rhs=4:warps=2"],
+        subset: &["potrs f32 L 100 3 5 cta", "potrs f64 U 70 3 1 cta:rhs=4:warps=2"],
         all: &["potrs * * 40 3 3 cta", "potrs * * 70 5 2 cta:rhs=4:warps=2", "potrs * * 70 9 2 cta"],
     },
     Family {
         name: "posv:mixed",
-        subset: &["mixed f64 L 9 2 3 tiny"],
+        subset: &["mixed f64 L 9 2 3 tiny", "mixed f64 L 40 2 3 tiny"],
         all: &["mixed f64 * 20 3 3 tiny", "mixed c64 * 20 3 3 tiny"],
     },
     Family {
