@@ -30,15 +30,15 @@ fn f32_is_clean_and_right() {
 
 #[test]
 fn f64_is_clean_and_right() {
-    check(Dtype::F64, 3 * 9 * 9, [16, 17, 31, 32]);
+    check(Dtype::F64, 3 * 9 * 9, 1..=32);
 }
 
 #[test]
 fn c32_is_clean_and_right() {
-    check(Dtype::C32, 3 * 9 * 9, [17, 32]);
+    check(Dtype::C32, 3 * 9 * 9, 1..=32);
 }
 
 #[test]
 fn c64_is_clean_and_right() {
-    check(Dtype::C64, 3 * 9 * 9, [17, 32]);
+    check(Dtype::C64, 3 * 9 * 9, 1..=32);
 }
