@@ -12,13 +12,10 @@ use batchlas_core::{
 use batchlas_resident::registers::blocks_per_sm;
 use batchlas_select::{Candidate, Class, Knob, Refusal, Spelling, Values};
 
-use crate::operands::{self, Case, Geometry, WARP};
+use crate::operands::{self, Case, Geometry, SHARED_BYTES, WARP};
 
 /// Largest order.
 pub const MAX_N: usize = 32;
-
-/// Static shared memory of a work-group ends here.
-const SHARED_BYTES: usize = 48 << 10;
 
 /// Most groups that every multiprocessor should get before they are made smaller.
 const GROUPS_PER_UNIT: usize = 4;

@@ -12,7 +12,7 @@ use batchlas_core::{
 use batchlas_resident::registers::blocks_per_sm;
 use batchlas_select::{Candidate, Class, Knob, Refusal, Spelling, Values};
 
-use crate::operands::{self, Case, Geometry, WARP};
+use crate::operands::{self, Case, Geometry, SHARED_BYTES, WARP};
 
 /// Largest number of right-hand sides.
 pub const MAX_Q: usize = 8;
@@ -50,11 +50,17 @@ pub struct Knobs {
 
 impl Knobs {
     /// The knobs of a spelling; what it leaves out is set so that everything compiles without a frame or a spill.
-    pub fn new(dtype: Dtype, n: usize, q: usize, family: &Spelling) -> Knobs {
+    fn new(dtype: Dtype, n: usize, case: Case, q: usize, family: &Spelling) -> Knobs {
         let lanes = family.int("lanes").unwrap_or_else(|| default_lanes(dtype, n));
         let warps = family.int("warps").unwrap_or(4);
-        let blocks = family.int("blocks").unwrap_or_else(|| default_blocks(dtype, n, q, lanes, warps));
+        let blocks = family.int("blocks").unwrap_or_else(|| default_blocks(dtype, n, case, q, lanes, warps));
         Knobs { lanes, warps, blocks }
+    }
+
+    /// Bytes of shared memory of one work-group: a tile per item where E is the transpose of A.
+    fn shared(&self, dtype: Dtype, case: Case) -> usize {
+        let tiles = (self.warps * WARP * (self.lanes + 1)) as usize * dtype.bytes();
+        if case.transposed { tiles } else { 0 }
     }
 }
 
@@ -66,10 +72,12 @@ fn default_lanes(dtype: Dtype, n: usize) -> u32 {
 
 /// As many work-groups as fit with a block of the triangle, the solution, and what the compiler was seen to need beside
 /// them without a frame.
-fn default_blocks(dtype: Dtype, n: usize, q: usize, lanes: u32, warps: u32) -> u32 {
+fn default_blocks(dtype: Dtype, n: usize, case: Case, q: usize, lanes: u32, warps: u32) -> u32 {
     let (words, lanes) = (dtype.bytes() / 4, lanes as usize);
     let held = (n.div_ceil(lanes) * (compiled(q) + 1) + lanes) * words;
-    blocks_per_sm((WARP * warps) as usize, held + 40 + lanes * words / 8).clamp(1, 32) as u32
+    // The copy of the next block goes on beside the use of this one.
+    let ahead = if case.transposed && n > lanes { 16 } else { 0 };
+    blocks_per_sm((WARP * warps) as usize, held + 40 + lanes * words / 8 + ahead).clamp(1, 32) as u32
 }
 
 /// Right-hand sides that a kernel for `q` of them is compiled for.
@@ -110,8 +118,7 @@ pub fn kernels<'f>(
         let types =
             Dtype::ALL.into_iter().flat_map(|dtype| right_hand_sides.iter().map(move |&q| (dtype, q)));
         types.filter(move |&(dtype, q)| q <= MAX_Q && n <= max_n(dtype, q)).flat_map(move |(dtype, q)| {
-            let knobs = Knobs::new(dtype, n, q, family);
-            Case::all().map(move |case| kernel(dtype, n, case, q, &knobs))
+            Case::all().map(move |case| kernel(dtype, n, case, q, &Knobs::new(dtype, n, case, q, family)))
         })
     })
 }
@@ -134,13 +141,19 @@ pub(crate) fn can_run(
     if n > max {
         return Err(format!("n = {n}, few serves q = {q} of {dtype} to n = {max}").into());
     }
-    let Knobs { lanes, warps, .. } = Knobs::new(dtype, n, q, family);
+    let case = Case::of(shape);
+    let knobs = Knobs::new(dtype, n, case, q, family);
+    let Knobs { lanes, warps, .. } = knobs;
     if lanes > 1 && lanes as usize >= 2 * n {
         return Err(format!("{lanes} lanes are more than the {n} rows of an item can use").into());
     }
     let threads = WARP * warps;
     if device.max_work_group < threads {
         return Err(format!("work-groups of {threads} exceed the device's {}", device.max_work_group).into());
+    }
+    let shared = knobs.shared(dtype, case);
+    if shared > SHARED_BYTES {
+        return Err(format!("the tiles of {warps} warps take {shared} B of {SHARED_BYTES} B").into());
     }
     Ok(())
 }
@@ -154,8 +167,9 @@ pub(crate) fn run<T: Scalar>(
     b: MatBatchMut<'_, T>,
     family: &Spelling,
 ) -> Result<Ran> {
-    let knobs = Knobs::new(T::DTYPE, shape.n, shape.q, family);
-    let kernel = kernel(T::DTYPE, shape.n, Case::of(shape), shape.q, &knobs);
+    let case = Case::of(shape);
+    let knobs = Knobs::new(T::DTYPE, shape.n, case, shape.q, family);
+    let kernel = kernel(T::DTYPE, shape.n, case, shape.q, &knobs);
     let geometry = Geometry { items: WARP / knobs.lanes * knobs.warps, columns: compiled(shape.q) as u32 };
     // SAFETY: the kernel is of this crate and takes the shared argument block; one work-group of it serves as many items and
     // right-hand sides as the geometry says.
@@ -168,6 +182,7 @@ mod tests {
     use super::*;
     use crate::VOCABULARY;
     use crate::operands::tests::{gpu, shape};
+    use batchlas_core::Trans;
 
     fn check(text: &str, dtype: Dtype, n: usize, q: usize) -> Result<(), Refusal> {
         can_run(&gpu(), dtype, &shape(n, q, 1000), &VOCABULARY.spelling(text).unwrap())
@@ -185,6 +200,11 @@ mod tests {
         }
         assert!(check("few", Dtype::F32, 4, MAX_Q + 1).unwrap_err().to_string().contains("up to 8"));
         assert!(check("few:lanes=8", Dtype::F32, 4, 1).is_err(), "half of the lanes would be idle");
+        let transposed = SolveShape { trans: Trans::Trans, ..shape(32, 1, 1000) };
+        let wide = VOCABULARY.spelling("few:warps=8").unwrap();
+        let message = can_run(&gpu(), Dtype::F64, &transposed, &wide).unwrap_err().to_string();
+        assert!(message.contains("67584 B of 49152 B"), "{message}");
+        assert_eq!(check("few:warps=8", Dtype::F64, 32, 1), Ok(()), "A as it is needs no tile");
     }
 
     #[test]

@@ -10,6 +10,9 @@ use bytemuck::{Pod, Zeroable};
 /// Threads of a warp.
 pub(crate) const WARP: u32 = 32;
 
+/// Static shared memory of a work-group ends here.
+pub(crate) const SHARED_BYTES: usize = 48 << 10;
+
 /// The triangular system `E x = alpha b` that a case stands for: E is A or its transpose, possibly conjugated, and the
 /// vectors b are the columns of B (Left) or its rows (Right). 24 cases fold to eight kernels: side, stored triangle and
 /// `transposed`; the rest is [`Flags`].
