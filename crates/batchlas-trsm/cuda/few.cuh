@@ -1,4 +1,4 @@
-// trsm, family `few`: triangular solve of order N <= 128 with at most Q <= 8 right-hand sides, where reading the triangle is what costs.
+// trsm, family `few`: triangular solve of order N <= 128 with few right-hand sides, Q at a time, where reading the triangle is what costs.
 //
 // P lanes of a warp share one item, so a warp holds 32 / P of them and a work-group several warps that know nothing of each other. Lane l owns rows l, l + P, ...
 // of the solution, of all right-hand sides. The triangle is read once, by blocks of P x P, lanes walking along its columns.
@@ -27,7 +27,15 @@ __global__ void __launch_bounds__(arch::WARP *Warps, MinBlocks) trsm_few(const T
   constexpr int PITCH = P + 1;
   __shared__ T tiles[Transposed ? Warps * arch::WARP * PITCH : 1];
 
-  const u64 wanted = (arch::block() * Warps + arch::warp()) * Lanes::PER_WARP + Lanes::index();
+  // Warps that take different right-hand sides of the same items are neighbours: the first of them to read a triangle reads it for all.
+  u64 share = arch::block() * Warps + arch::warp();
+  u32 first_rhs = 0;
+  if (args.slices > 1) {
+    first_rhs = static_cast<u32>(share % args.slices) * Q;
+    share /= args.slices;
+  }
+  const u32 end = args.q - first_rhs;
+  const u64 wanted = share * Lanes::PER_WARP + Lanes::index();
   // A partition without an item takes part in the shuffles, on zeros.
   const bool live = wanted < args.batch;
   const u64 item = live ? wanted : args.batch - 1;
@@ -35,9 +43,9 @@ __global__ void __launch_bounds__(arch::WARP *Warps, MinBlocks) trsm_few(const T
   // With alpha = 0 nothing is read: a system of ones and zeros is solved.
   const bool reads = live && !(args.flags & ALPHA_ZERO);
   const u64 a = item_address(args.a, item) + l * sizeof(T);
-  const u64 b = item_address(args.b, item);
   const u64 row_bytes = S == Side::Left ? sizeof(T) : args.b.ld_bytes;
   const u64 rhs_bytes = S == Side::Left ? args.b.ld_bytes : sizeof(T);
+  const u64 b = item_address(args.b, item) + first_rhs * rhs_bytes;
 
   // Row l of block (row, column) of A: what the triangle has of it.
   const auto load_block = [&](T(&block)[P], auto row_index, auto column_index) {
@@ -96,7 +104,7 @@ __global__ void __launch_bounds__(arch::WARP *Warps, MinBlocks) trsm_few(const T
     inverse[r] = load(within && !(args.flags & UNIT), a + r * P * (args.a.ld_bytes + sizeof(T)) + l * args.a.ld_bytes, one<T>());
 #pragma unroll
     for (int s = 0; s < Q; s++) {
-      y[r][s] = load(within && s < args.q, b + (r * P + l) * row_bytes + s * rhs_bytes, zero<T>());
+      y[r][s] = load(within && s < end, b + (r * P + l) * row_bytes + s * rhs_bytes, zero<T>());
     }
   }
   constexpr int START = FORWARD ? 0 : SLOTS - 1;
@@ -168,7 +176,7 @@ __global__ void __launch_bounds__(arch::WARP *Warps, MinBlocks) trsm_few(const T
 #pragma unroll
     for (int s = 0; s < Q; s++) {
       const T x = conj_if(args.flags & CONJUGATE, y[r][s]);
-      store(within && s < args.q, out + (r * P + writer) * row_bytes + s * rhs_bytes, x);
+      store(within && s < end, out + (r * P + writer) * row_bytes + s * rhs_bytes, x);
     }
   }
 }

@@ -222,7 +222,7 @@ pub(crate) fn launch<T: Scalar>(
     knobs: &Knobs,
 ) -> Result<()> {
     let kernel = kernel(T::DTYPE, shape.n, Case::of(shape), knobs);
-    let geometry = Geometry { items: knobs.groups(), columns: knobs.lanes * knobs.cols };
+    let geometry = Geometry { items: knobs.groups(), columns: knobs.lanes * knobs.cols, shares: 1 };
     // SAFETY: the kernel is of this crate and takes the shared argument block; one work-group of it serves as many items and
     // right-hand sides as the geometry says.
     unsafe { operands::launch(queue, &kernel, shape, alpha, a, b, geometry) }
