@@ -54,7 +54,7 @@ pub(crate) struct Tune {
     commit: Option<String>,
 }
 
-/// Turn ledgers into tables for BATCHLAS_TUNED_DIR: the built-in ones, and those of the ledgers in their place
+/// Turn ledgers into tables (for a folder that `BATCHLAS_TUNED_DIR` names): the built-in ones, and those of the ledgers in their place
 #[derive(Debug, Args)]
 pub(crate) struct Tables {
     /// What `tune` and `bench` wrote
