@@ -31,6 +31,8 @@ pub struct Family {
     pub(crate) warp: fn(Dtype, &Tiling) -> Warp,
     /// Inner indices of a stage, and stages, unless knobs say otherwise.
     pub(crate) ring: fn(Dtype) -> (u32, u32),
+    /// Whether it copies 16 bytes at a time of what is contiguous along the inner index.
+    pub(crate) wide_inner: bool,
 }
 
 /// What a warp holds of C.
@@ -194,7 +196,7 @@ impl Family {
         family: &Spelling,
     ) -> Result<()> {
         let tiling = self.tiling(T::DTYPE, &product.shape, family);
-        let kernel = self.kernel(T::DTYPE, &product.variant, &tiling);
+        let kernel = self.kernel(T::DTYPE, &product.variant(self.wide_inner), &tiling);
         product.launch(queue, &kernel, &tiling)
     }
 }

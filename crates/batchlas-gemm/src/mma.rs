@@ -17,6 +17,7 @@ pub static FAMILY: Family = Family {
     serves,
     warp,
     ring: |dtype| if dtype == Dtype::C64 { (8, 3) } else { (8, 4) },
+    wide_inner: true,
 };
 
 /// A warp holds 2 x 4 tensor-core tiles of 16 x 8, or a row of up to 8 where an element is two accumulators.

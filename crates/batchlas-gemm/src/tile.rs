@@ -16,6 +16,7 @@ pub static FAMILY: Family = Family {
     serves: |_, _| Ok(()),
     warp,
     ring: |dtype| if dtype.is_complex() { (8, 3) } else { (16, 3) },
+    wide_inner: false,
 };
 
 /// A warp is 4 x 8 lanes. A lane holds 8 x 8 elements of 4 bytes, half as many larger ones, and half of that in narrow

@@ -10,10 +10,10 @@ use crate::operands::{Layout, Store};
 use crate::verify::{in_triangle, product_error};
 
 /// Elements that the distinct items of an operand fill at most.
-const DISTINCT_ELEMENTS: usize = 4 << 20;
+const DISTINCT_ELEMENTS: usize = 1 << 20;
 
 /// Multiply-adds of an item's check.
-const CHECK_WORK: usize = 1 << 21;
+const CHECK_WORK: usize = 1 << 17;
 
 /// One operand: its shape, the distinct items, and the batch on the device.
 struct Operand<T> {
