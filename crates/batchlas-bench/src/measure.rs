@@ -54,6 +54,13 @@ pub enum Op {
     Posv,
     /// Triangular solve.
     Trsm(Side, Trans, Diag),
+    /// Product, and what leading dimensions are beyond rows.
+    Product(Product, usize),
+}
+
+/// The products that can be timed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Product {
     /// Matrix product: transpositions of A and B, rows of C, inner dimension.
     Gemm([Trans; 2], usize, usize),
     /// Rank-k update: transposition of A, inner dimension.
@@ -67,8 +74,8 @@ impl Op {
             Op::Potrf => "potrf",
             Op::Posv => "posv",
             Op::Trsm(..) => "trsm",
-            Op::Gemm(..) => "gemm",
-            Op::Herk(..) => "herk",
+            Op::Product(Product::Gemm(..), _) => "gemm",
+            Op::Product(Product::Herk(..), _) => "herk",
         }
     }
 }
@@ -198,7 +205,7 @@ fn measure_typed<T: Element>(
     provenance: &Provenance,
 ) -> Result<Vec<Timed>> {
     let mut subject: Box<dyn Subject + '_> = match cell.op {
-        Op::Gemm(..) | Op::Herk(..) => Box::new(product::Products::<T>::new(ctx, cell)?),
+        Op::Product(product, pad) => Box::new(product::Products::<T>::new(ctx, cell, product, pad)?),
         _ => Box::new(Bench::<T>::new(ctx, cell)?),
     };
     let arms = time(&mut *subject, cell.batch, families, reps);
@@ -348,7 +355,7 @@ impl<T: Element> Subject for Bench<'_, T> {
                     let size = norm(&mut matrix.data.iter().map(|e| e.widen().norm_sqr()));
                     error / (size * norm(&mut x.iter().map(Complex::norm_sqr)))
                 }
-                Op::Gemm(..) | Op::Herk(..) => unreachable!("products are timed elsewhere"),
+                Op::Product(..) => unreachable!("products are timed elsewhere"),
             };
             worst = if residual.is_nan() { f64::NAN } else { worst.max(residual) };
         }
@@ -402,15 +409,16 @@ fn row(
         Op::Potrf => floor::potrf(dtype, uplo, n),
         Op::Posv => floor::posv(dtype, uplo, n, nrhs),
         Op::Trsm(..) => floor::trsm(dtype, uplo, n, nrhs),
-        Op::Gemm(_, m, k) => floor::gemm(dtype, m, n, k),
-        Op::Herk(_, k) => floor::herk(dtype, uplo, n, k),
+        Op::Product(Product::Gemm(_, m, k), _) => floor::gemm(dtype, m, n, k),
+        Op::Product(Product::Herk(_, k), _) => floor::herk(dtype, uplo, n, k),
     };
     let (trans, m, k) = match op {
         Op::Potrf | Op::Posv => (None, None, None),
         Op::Trsm(_, trans, _) => (Some(trans.letter().to_owned()), None, None),
-        Op::Gemm([a, b], m, k) => (Some(format!("{a}{b}")), Some(m), Some(k)),
-        Op::Herk(trans, k) => (Some(trans.letter().to_owned()), None, Some(k)),
+        Op::Product(Product::Gemm([a, b], m, k), _) => (Some(format!("{a}{b}")), Some(m), Some(k)),
+        Op::Product(Product::Herk(trans, k), _) => (Some(trans.letter().to_owned()), None, Some(k)),
     };
+    let pad = if let Op::Product(_, pad) = op { pad } else { 0 };
     let solve = match op {
         Op::Trsm(side, _, diag) => Some((side, diag)),
         _ => None,
@@ -419,7 +427,7 @@ fn row(
         op: op.name().into(),
         dtype: dtype.name().into(),
         side: solve.map(|s| s.0.letter().into()),
-        uplo: (!matches!(op, Op::Gemm(..))).then(|| uplo.letter().into()),
+        uplo: (!matches!(op, Op::Product(Product::Gemm(..), _))).then(|| uplo.letter().into()),
         trans,
         diag: solve.map(|s| s.1.letter().into()),
         m,
@@ -427,7 +435,7 @@ fn row(
         k,
         nrhs: matches!(op, Op::Posv | Op::Trsm(..)).then_some(nrhs),
         batch,
-        ld: m.unwrap_or(n),
+        ld: m.unwrap_or(n) + pad,
         family: family.into(),
         executed: ran.to_string(),
         vendor_free: ran.vendor_free(),
@@ -472,8 +480,8 @@ mod tests {
     fn a_row_of_each_operation_is_right_and_complete() {
         let ctx = Context::cpu(1).unwrap();
         let trsm = Op::Trsm(Side::Right, Trans::Trans, Diag::NonUnit);
-        let gemm = Op::Gemm([Trans::ConjTrans, Trans::No], 7, 5);
-        let herk = Op::Herk(Trans::ConjTrans, 5);
+        let gemm = Op::Product(Product::Gemm([Trans::ConjTrans, Trans::No], 7, 5), 0);
+        let herk = Op::Product(Product::Herk(Trans::ConjTrans, 5), 3);
         for (op, nrhs, family) in [
             (Op::Potrf, 0, "vendor"),
             (Op::Posv, 2, "blocked"),
@@ -489,7 +497,7 @@ mod tests {
                 assert!(row.residual > 0.0 && row.residual < 9.0 * dtype.epsilon(), "{}", row.residual);
                 assert!(row.ns_per_item > 0.0 && row.bad_items == 0 && row.reps == 3);
                 assert!(!row.vendor_free);
-                let operations = matches!(op, Op::Gemm(..) | Op::Herk(..));
+                let operations = matches!(op, Op::Product(..));
                 assert_eq!(row.tflops().is_some_and(|rate| rate > 0.0), operations);
                 assert!(timed[1].outcome.is_err(), "a spelling that does not exist has no row");
                 let json = serde_json::to_value(row).unwrap();

@@ -9,7 +9,7 @@ use std::time::SystemTime;
 use batchlas::{Dtype, Kernel};
 use batchlas_bench::conform::{self, Filter};
 use batchlas_bench::corpus::Corpus;
-use batchlas_bench::measure::{Cell, Op, Provenance, Row, measure};
+use batchlas_bench::measure::{Cell, Op, Product, Provenance, Row, measure};
 use batchlas_bench::{large, sweep};
 use batchlas_kernels::cuda::{Driver, selftest};
 use batchlas_kernels::nvrtc::Nvrtc;
@@ -218,12 +218,12 @@ pub(crate) fn aot(args: &Aot) -> Result<usize> {
             for entry in read_sweep(path)? {
                 let cell = &entry.cell;
                 for route in &entry.routes {
-                    if let Op::Gemm(trans, m, k) = cell.op {
+                    if let Op::Product(Product::Gemm(trans, m, k), _) = cell.op {
                         let sizes = [m, cell.n, k, cell.batch];
                         kernels.extend(batchlas::gemm_kernels(&args.arch, cell.dtype, trans, sizes, route)?);
                         continue;
                     }
-                    if let Op::Herk(trans, k) = cell.op {
+                    if let Op::Product(Product::Herk(trans, k), _) = cell.op {
                         let sizes = [cell.n, k, cell.batch];
                         kernels.extend(batchlas::herk_kernels(&args.arch, cell.dtype, trans, sizes, route)?);
                         continue;

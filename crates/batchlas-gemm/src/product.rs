@@ -299,7 +299,9 @@ mod tests {
         let place = batchlas_core::Place::Cuda(0);
         let view = |address: u64, rows, cols, ld, stride, batch| {
             // SAFETY: no launch follows; the view is only looked at.
-            unsafe { MatBatch::<f32>::from_raw_strided(place, address, rows, cols, ld, stride, batch).unwrap() }
+            unsafe {
+                MatBatch::<f32>::from_raw_strided(place, address, rows, cols, ld, stride, batch).unwrap()
+            }
         };
         assert!(!Operand::of(&view(256, 32, 20, 64, 4095, 2)).aligned());
         assert!(Operand::of(&view(256, 32, 20, 64, 4095, 1)).aligned(), "one item has no next one");
