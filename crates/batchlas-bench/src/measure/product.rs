@@ -4,7 +4,7 @@ use batchlas::{
     Buffer, Context, Element, GemmOptions, HerkOptions, MatBatch, Ran, RealOf, Result, Scalar, Trans,
 };
 
-use super::{CHECKED, Cell, DISTINCT, Product, Subject, spread, timed};
+use super::{CHECKED, Cell, Product, Subject, spread, timed};
 use crate::matrices::Random;
 use crate::operands::{Layout, Store};
 use crate::verify::{in_triangle, product_error};
@@ -25,14 +25,20 @@ struct Operand<T> {
 }
 
 impl<T: Element> Operand<T> {
-    fn new(ctx: &Context, seed: u64, batch: usize, pad: usize, [rows, cols]: [usize; 2]) -> Result<Self> {
+    fn new(
+        ctx: &Context,
+        seed: u64,
+        [distinct, batch]: [usize; 2],
+        pad: usize,
+        [rows, cols]: [usize; 2],
+    ) -> Result<Self> {
         let ld = rows + pad;
         let (queue, size) = (ctx.queue(), ld * cols);
-        let distinct = (DISTINCT_ELEMENTS / size).clamp(1, DISTINCT).min(batch);
+        let distinct = (DISTINCT_ELEMENTS / size).max(1).min(distinct).min(batch);
         let mut random = Random::new(seed, 0);
         let items: Vec<T> = (0..distinct * size).map(|_| random.scalar()).collect();
         let mut pristine = Buffer::new(queue, batch * size)?;
-        for start in (0..batch).step_by(distinct) {
+        for start in (0..batch).step_by(distinct.max(1)).take_while(|_| distinct > 0) {
             let count = distinct.min(batch - start);
             pristine.write(queue, start * size, &items[..count * size])?;
         }
@@ -72,7 +78,13 @@ pub(super) struct Products<'c, T> {
 }
 
 impl<'c, T: Element> Products<'c, T> {
-    pub(super) fn new(ctx: &'c Context, cell: &'c Cell, product: Product, pad: usize) -> Result<Self> {
+    pub(super) fn new(
+        ctx: &'c Context,
+        cell: &'c Cell,
+        product: Product,
+        pad: usize,
+        distinct: usize,
+    ) -> Result<Self> {
         let Cell { n, batch, .. } = *cell;
         let shape = |trans: Trans, [rows, cols]: [usize; 2]| {
             if trans.transposes() { [cols, rows] } else { [rows, cols] }
@@ -82,7 +94,7 @@ impl<'c, T: Element> Products<'c, T> {
             Product::Gemm([ta, tb], m, k) => (m, shape(ta, [m, k]), shape(tb, [k, n])),
             Product::Herk(trans, k) => (n, shape(trans, [n, k]), [1, 1]),
         };
-        let operand = |seed, shape| Operand::new(ctx, seed, batch, pad, shape);
+        let operand = |seed, shape| Operand::new(ctx, seed, [distinct, batch], pad, shape);
         let (a, b, c) = (operand(5, a)?, operand(6, b)?, operand(7, [m, n])?);
         let out = Buffer::new(ctx.queue(), c.pristine.len())?;
         Ok(Products { ctx, cell, product, a, b, c, out })
