@@ -3,7 +3,7 @@
 // An operand of a product has an outer index (a row or a column of C) and the inner one. A tile is `Extent` of the outer by `Depth` of the inner index.
 //
 // `StagedTile`: in shared memory the inner index is the slow one, whichever is contiguous in global memory: element (outer e, inner k) lies at k PITCH + e.
-// A copy against the grain moves single elements, one 32-byte sector of global memory (64 for c64) per group of lanes, onto distinct banks.
+// A copy against the grain moves single elements, eight contiguous ones of global memory by eight lanes, onto distinct banks.
 //
 // `KeptTile`: an operand of f64 or c64 that is contiguous along the inner index stays so, for readers that take single elements anyway. Element (e, k) lies at
 // e Depth + k with two of its bits turned by e, so that 4 consecutive k of consecutive e, or of every second one, fall onto distinct banks.
@@ -20,8 +20,8 @@ enum class Contiguous { Outer, Inner };
 /// The copies of one thread out of `Threads`. `Aligned`: the operand starts on 16 bytes, its leading dimension and its outer extent are multiples of 16
 /// bytes, so that a copy along the outer index moves 16 bytes.
 template <class T, int Extent, int Depth, int Threads, Contiguous C, bool Aligned> struct StagedTile {
-  /// Elements from an inner index to the next: fragment reads and copies against the grain fall onto distinct banks.
-  static constexpr int PITCH = Extent + (sizeof(T) == 16 ? 2 : 4);
+  /// Elements from an inner index to the next: fragment reads, or copies against the grain, fall onto distinct banks.
+  static constexpr int PITCH = Extent + (C == Contiguous::Inner ? 16 / int(sizeof(T)) : sizeof(T) == 16 ? 2 : 4);
   /// Elements from an outer index to the one `n` after it, where 8 divides `n`.
   static BATCHLAS_DEVICE constexpr int ahead(int n) { return n; }
   /// Where an element lies.
@@ -79,7 +79,7 @@ private:
   /// Outer: threads side by side along the outer index.
   static constexpr int COLUMN = Extent / WIDTH < Threads ? Extent / WIDTH : Threads;
   /// Inner: threads side by side along the inner index.
-  static constexpr int RUN = sizeof(T) == 4 ? 8 : 4;
+  static constexpr int RUN = 8;
   static constexpr int INNER_STEP = C == Contiguous::Outer ? Threads / COLUMN : RUN;
   static constexpr int OUTER_STEP = C == Contiguous::Outer ? COLUMN * WIDTH : Threads / RUN;
   static_assert(Depth % INNER_STEP == 0 && Extent % OUTER_STEP == 0, "the threads do not divide the tile");
