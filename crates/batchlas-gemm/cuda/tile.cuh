@@ -42,7 +42,7 @@ template <class T, int Height, int Width> struct LaneTile {
   /// of this one are multiplied; complex ones have enough to do.
   template <bool Mixed, int Depth, class TileA, class TileB> BATCHLAS_DEVICE void multiply(const T *a, const T *b) {
     const T *const rows = a + down() * RUN, *const cols = b + across() * RUN;
-    constexpr int AHEAD = sizeof(T) == 16 ? 0 : 1;
+    constexpr int AHEAD = ScalarTraits<T>::COMPLEX ? 0 : 1;
     Pack<T> left[AHEAD + 1][Height / RUN], right[AHEAD + 1][Width / RUN];
     auto read = [&](int k) {
 #pragma unroll
