@@ -59,6 +59,13 @@ pub enum Op {
     Posv,
     /// Triangular solve.
     Trsm(Side, Trans, Diag),
+    /// Product, and what leading dimensions are beyond rows.
+    Product(Product, usize),
+}
+
+/// The products that can be timed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Product {
     /// Matrix product: transpositions of A and B, rows of C, inner dimension.
     Gemm([Trans; 2], usize, usize),
     /// Rank-k update: transposition of A, inner dimension.
@@ -72,8 +79,8 @@ impl Op {
             Op::Potrf => "potrf",
             Op::Posv => "posv",
             Op::Trsm(..) => "trsm",
-            Op::Gemm(..) => "gemm",
-            Op::Herk(..) => "herk",
+            Op::Product(Product::Gemm(..), _) => "gemm",
+            Op::Product(Product::Herk(..), _) => "herk",
         }
     }
 }
@@ -86,8 +93,12 @@ impl Cell {
             Op::Potrf => (vec![uplo.letter()], vec![n]),
             Op::Posv => (vec![uplo.letter()], vec![n, nrhs.max(1)]),
             Op::Trsm(side, trans, _) => (vec![side.letter(), trans.key().letter()], vec![n, nrhs]),
-            Op::Gemm([a, b], m, k) => (vec![a.key().letter(), b.key().letter()], vec![m, n, k]),
-            Op::Herk(trans, k) => (vec![uplo.letter(), trans.key().letter()], vec![n, k]),
+            Op::Product(Product::Gemm([a, b], m, k), _) => {
+                (vec![a.key().letter(), b.key().letter()], vec![m, n, k])
+            }
+            Op::Product(Product::Herk(trans, k), _) => {
+                (vec![uplo.letter(), trans.key().letter()], vec![n, k])
+            }
         };
         (exact, sizes.into_iter().chain([batch]).map(|size| size as u64).collect())
     }
@@ -188,12 +199,21 @@ impl Row {
                 trans(0)?,
                 parsed("diag", self.diag.as_deref())?,
             ),
-            "gemm" => Op::Gemm([trans(0)?, trans(1)?], size("m", self.m)?, size("k", self.k)?),
-            "herk" => Op::Herk(trans(0)?, size("k", self.k)?),
+            "gemm" => {
+                let (m, k) = (size("m", self.m)?, size("k", self.k)?);
+                Op::Product(Product::Gemm([trans(0)?, trans(1)?], m, k), self.ld.saturating_sub(m))
+            }
+            "herk" => {
+                let product = Product::Herk(trans(0)?, size("k", self.k)?);
+                Op::Product(product, self.ld.saturating_sub(self.n))
+            }
             other => return Err(format!("the operation is {other:?}")),
         };
-        let uplo =
-            if matches!(op, Op::Gemm(..)) { Uplo::Lower } else { parsed("uplo", self.uplo.as_deref())? };
+        let uplo = if matches!(op, Op::Product(Product::Gemm(..), _)) {
+            Uplo::Lower
+        } else {
+            parsed("uplo", self.uplo.as_deref())?
+        };
         let dtype = parsed("dtype", Some(&self.dtype))?;
         Ok(Cell { op, dtype, uplo, n: self.n, nrhs: self.nrhs.unwrap_or(0), batch: self.batch })
     }
@@ -285,7 +305,9 @@ fn subject<'c>(ctx: &'c Context, cell: &'c Cell, distinct: usize) -> Result<Box<
 
 fn typed<'c, T: Element>(ctx: &'c Context, cell: &'c Cell, distinct: usize) -> Result<Box<dyn Subject + 'c>> {
     Ok(match cell.op {
-        Op::Gemm(..) | Op::Herk(..) => Box::new(product::Products::<T>::new(ctx, cell, distinct)?),
+        Op::Product(product, pad) => {
+            Box::new(product::Products::<T>::new(ctx, cell, product, pad, distinct)?)
+        }
         _ => Box::new(Bench::<T>::new(ctx, cell, distinct)?),
     })
 }
@@ -428,7 +450,7 @@ impl<T: Element> Subject for Bench<'_, T> {
                     let size = norm(&mut matrix.data.iter().map(|e| e.widen().norm_sqr()));
                     error / (size * norm(&mut x.iter().map(Complex::norm_sqr)))
                 }
-                Op::Gemm(..) | Op::Herk(..) => unreachable!("products are timed elsewhere"),
+                Op::Product(..) => unreachable!("products are timed elsewhere"),
             };
             worst = if residual.is_nan() { f64::NAN } else { worst.max(residual) };
         }
@@ -555,15 +577,16 @@ fn row(
         Op::Potrf => floor::potrf(dtype, uplo, n),
         Op::Posv => floor::posv(dtype, uplo, n, nrhs),
         Op::Trsm(..) => floor::trsm(dtype, uplo, n, nrhs),
-        Op::Gemm(_, m, k) => floor::gemm(dtype, m, n, k),
-        Op::Herk(_, k) => floor::herk(dtype, uplo, n, k),
+        Op::Product(Product::Gemm(_, m, k), _) => floor::gemm(dtype, m, n, k),
+        Op::Product(Product::Herk(_, k), _) => floor::herk(dtype, uplo, n, k),
     };
     let (trans, m, k) = match op {
         Op::Potrf | Op::Posv => (None, None, None),
         Op::Trsm(_, trans, _) => (Some(trans.letter().to_owned()), None, None),
-        Op::Gemm([a, b], m, k) => (Some(format!("{a}{b}")), Some(m), Some(k)),
-        Op::Herk(trans, k) => (Some(trans.letter().to_owned()), None, Some(k)),
+        Op::Product(Product::Gemm([a, b], m, k), _) => (Some(format!("{a}{b}")), Some(m), Some(k)),
+        Op::Product(Product::Herk(trans, k), _) => (Some(trans.letter().to_owned()), None, Some(k)),
     };
+    let pad = if let Op::Product(_, pad) = op { pad } else { 0 };
     let solve = match op {
         Op::Trsm(side, _, diag) => Some((side, diag)),
         _ => None,
@@ -572,7 +595,7 @@ fn row(
         op: op.name().into(),
         dtype: dtype.name().into(),
         side: solve.map(|s| s.0.letter().into()),
-        uplo: (!matches!(op, Op::Gemm(..))).then(|| uplo.letter().into()),
+        uplo: (!matches!(op, Op::Product(Product::Gemm(..), _))).then(|| uplo.letter().into()),
         trans,
         diag: solve.map(|s| s.1.letter().into()),
         m,
@@ -580,7 +603,7 @@ fn row(
         k,
         nrhs: matches!(op, Op::Posv | Op::Trsm(..)).then_some(nrhs),
         batch,
-        ld: m.unwrap_or(n),
+        ld: m.unwrap_or(n) + pad,
         family: family.into(),
         executed: ran.to_string(),
         vendor_free: ran.vendor_free(),
@@ -629,8 +652,8 @@ mod tests {
     fn a_row_of_each_operation_is_right_and_complete() {
         let ctx = Context::cpu(1).unwrap();
         let trsm = Op::Trsm(Side::Right, Trans::Trans, Diag::NonUnit);
-        let gemm = Op::Gemm([Trans::ConjTrans, Trans::No], 7, 5);
-        let herk = Op::Herk(Trans::ConjTrans, 5);
+        let gemm = Op::Product(Product::Gemm([Trans::ConjTrans, Trans::No], 7, 5), 0);
+        let herk = Op::Product(Product::Herk(Trans::ConjTrans, 5), 3);
         for (op, nrhs, family) in [
             (Op::Potrf, 0, "vendor"),
             (Op::Posv, 2, "blocked"),
@@ -640,7 +663,8 @@ mod tests {
         ] {
             for dtype in Dtype::ALL {
                 // A product has no triangle, and its row says so.
-                let uplo = if matches!(op, Op::Gemm(..)) { Uplo::Lower } else { Uplo::Upper };
+                let uplo =
+                    if matches!(op, Op::Product(Product::Gemm(..), _)) { Uplo::Lower } else { Uplo::Upper };
                 let cell = Cell { op, dtype, uplo, n: 9, nrhs, batch: 300 };
                 let families = [family.to_owned(), "nonsense".to_owned()];
                 let timed = measure(&ctx, &cell, &families, 3, &Provenance::default()).unwrap();
@@ -648,7 +672,7 @@ mod tests {
                 assert!(row.residual > 0.0 && row.residual < 9.0 * dtype.epsilon(), "{}", row.residual);
                 assert!(row.ns_per_item > 0.0 && row.bad_items == 0 && row.reps == 3);
                 assert!(!row.vendor_free);
-                let operations = matches!(op, Op::Gemm(..) | Op::Herk(..));
+                let operations = matches!(op, Op::Product(..));
                 assert_eq!(row.tflops().is_some_and(|rate| rate > 0.0), operations);
                 assert!(timed[1].outcome.is_err(), "a spelling that does not exist has no row");
                 let json = serde_json::to_value(row).unwrap();
@@ -674,7 +698,9 @@ mod tests {
         for part in ["potrf_", "trsm_"] {
             assert!(blocked.iter().any(|name| name.contains(part)), "{blocked:?}");
         }
-        assert!(names(&cell(Op::Gemm([Trans::No; 2], 8, 8), 8, 0, 2), "vendor").is_empty());
+        assert!(
+            names(&cell(Op::Product(Product::Gemm([Trans::No; 2], 8, 8), 0), 8, 0, 2), "vendor").is_empty()
+        );
         let error = kernels(&ctx, &cell(Op::Potrf, 33, 0, 2), "tiny").unwrap_err();
         assert!(error.to_string().contains("33"), "{error}");
     }

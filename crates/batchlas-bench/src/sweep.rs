@@ -12,14 +12,15 @@
 //!
 //! Every word before the routes may be a list (`f32,f64`): the line then stands for all combinations. A batch of `auto`
 //! takes as many items as fit 512 MiB of A (and B), at most 2^20 and at least 1024 (64 of a product): enough to leave the
-//! caches and to saturate. A grid, for the tuner, is a sweep without routes.
+//! caches and to saturate. `BATCH+PAD` makes the leading dimensions of a product PAD more than rows. A grid, for the tuner,
+//! is a sweep without routes.
 
 use std::fmt;
 use std::str::FromStr;
 
 use batchlas::{Diag, Dtype, Side, Trans, Uplo};
 
-use crate::measure::{Cell, Op};
+use crate::measure::{Cell, Op, Product};
 
 /// Bytes that a batch of `auto` fills.
 const AUTO_BYTES: usize = 512 << 20;
@@ -50,10 +51,14 @@ impl fmt::Display for Cell {
             Op::Potrf => write!(f, "{uplo} {n}")?,
             Op::Posv => write!(f, "{uplo} {n} {nrhs}")?,
             Op::Trsm(side, trans, diag) => write!(f, "{side} {uplo} {trans} {diag} {n} {nrhs}")?,
-            Op::Gemm([a, b], m, k) => write!(f, "{a} {b} {m} {n} {k}")?,
-            Op::Herk(trans, k) => write!(f, "{uplo} {trans} {n} {k}")?,
+            Op::Product(Product::Gemm([a, b], m, k), _) => write!(f, "{a} {b} {m} {n} {k}")?,
+            Op::Product(Product::Herk(trans, k), _) => write!(f, "{uplo} {trans} {n} {k}")?,
         }
-        write!(f, " {batch}")
+        write!(f, " {batch}")?;
+        match op {
+            Op::Product(_, pad) if pad > 0 => write!(f, "+{pad}"),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -119,13 +124,18 @@ pub fn usual(orders: impl IntoIterator<Item = usize>) -> Vec<Entry> {
         for (dtype, uplo) in
             Dtype::ALL.into_iter().flat_map(|dtype| Uplo::ALL.iter().map(move |&u| (dtype, u)))
         {
-            let mut ops = vec![(Op::Potrf, 0), (Op::Posv, 1), (Op::Posv, 8), (Op::Herk(Trans::No, n), 0)];
+            let mut ops = vec![
+                (Op::Potrf, 0),
+                (Op::Posv, 1),
+                (Op::Posv, 8),
+                (Op::Product(Product::Herk(Trans::No, n), 0), 0),
+            ];
             for (&side, &trans) in
                 Side::ALL.iter().flat_map(|s| [Trans::No, Trans::ConjTrans].iter().map(move |t| (s, t)))
             {
                 ops.extend([1, 8, 256].map(|q| (Op::Trsm(side, trans, Diag::NonUnit), q)));
             }
-            ops.push((Op::Gemm([Trans::No; 2], n, n), 0));
+            ops.push((Op::Product(Product::Gemm([Trans::No; 2], n, n), 0), 0));
             for ((op, nrhs), batch) in ops.into_iter().flat_map(|op| [128, 1 << 17].map(|batch| (op, batch)))
             {
                 let cell = Cell { op, dtype, uplo, n, nrhs, batch };
@@ -187,7 +197,10 @@ fn product<'w>(
     let m = if full { size("the number of rows")? } else { 0 };
     let (n, k) = (size("the order")?, size("the inner dimension")?);
     let m_or_n = if full { m } else { n };
-    let batch = match next("the batch")? {
+    let batch = next("the batch")?;
+    let (batch, pad) = batch.split_once('+').unwrap_or((batch, "0"));
+    let pad: usize = parsed(pad, "the padding")?;
+    let batch = match batch {
         "auto" => {
             let elements = m_or_n * n + (m_or_n + if full { n } else { 0 }) * k;
             (AUTO_BYTES / (elements * dtype.bytes()).max(1)).clamp(64, 1 << 20)
@@ -197,8 +210,8 @@ fn product<'w>(
     if m_or_n == 0 || n == 0 || k == 0 || batch == 0 {
         return Err(format!("m = {m_or_n}, n = {n}, k = {k} and batch = {batch} must be at least 1"));
     }
-    let op = if full { Op::Gemm([left, right], m, k) } else { Op::Herk(left, k) };
-    Ok(Cell { op, dtype, uplo, n, nrhs: 0, batch })
+    let product = if full { Product::Gemm([left, right], m, k) } else { Product::Herk(left, k) };
+    Ok(Cell { op: Op::Product(product, pad), dtype, uplo, n, nrhs: 0, batch })
 }
 
 #[cfg(test)]
@@ -209,15 +222,17 @@ mod tests {
     fn cells_of_every_operation_parse() {
         let text = "# head\npotrf f32 L 8 auto tiny:lanes=4 vendor # two\n\nposv c64 U 9 3 500 blocked\n\
                     trsm f64 R L C N 32 256 2048 vendor\ngemm c32 N C 64 32 128 auto tile\n\
-                    herk f64 U T 896 128 77 mma vendor\n";
+                    herk f64 U T 896 128 77+8 mma vendor\n";
         let entries = parse(text).unwrap();
         assert_eq!(entries.len(), 5);
-        assert_eq!(entries[3].cell.op, Op::Gemm([Trans::No, Trans::ConjTrans], 64, 128));
+        let gemm = Product::Gemm([Trans::No, Trans::ConjTrans], 64, 128);
+        assert_eq!(entries[3].cell.op, Op::Product(gemm, 0));
         assert_eq!(
             (entries[3].cell.n, entries[3].cell.batch),
             (32, (512 << 20) / (8 * (64 * 32 + 96 * 128)))
         );
-        assert_eq!((entries[4].cell.op, entries[4].cell.batch), (Op::Herk(Trans::Trans, 128), 77));
+        let herk = Op::Product(Product::Herk(Trans::Trans, 128), 8);
+        assert_eq!((entries[4].cell.op, entries[4].cell.batch), (herk, 77));
         assert_eq!((entries[0].cell.batch, &entries[0].routes[0][..]), (1 << 20, "tiny:lanes=4"));
         assert_eq!(entries[1].cell.nrhs, 3);
         assert_eq!(entries[2].cell.op, Op::Trsm(Side::Right, Trans::ConjTrans, Diag::NonUnit));
@@ -245,6 +260,7 @@ mod tests {
             ("posv f32 L 8", "right-hand sides is missing"),
             ("gemm f32 N N 8 8 0 4 x", "k = 0"),
             ("herk f32 L N 8 8", "the batch is missing"),
+            ("herk f32 L N 8 8 4+x y", "the padding is \"x\""),
         ] {
             let message = parse(text).unwrap_err().to_string();
             assert!(message.contains(part), "{message}");
