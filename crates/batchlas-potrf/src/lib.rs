@@ -16,6 +16,7 @@
 //!   bit-identical to what it would be alone.
 
 pub mod cta;
+pub mod left;
 pub mod logdet;
 pub mod lpanel;
 pub mod potri;

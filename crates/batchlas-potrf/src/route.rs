@@ -13,7 +13,7 @@ use batchlas_select::{
 };
 
 use crate::problem::Problem;
-use crate::{cta, lpanel, tiny};
+use crate::{cta, left, lpanel, tiny};
 
 const OP: &str = "potrf";
 
@@ -24,6 +24,7 @@ pub static VOCABULARY: Vocabulary = Vocabulary {
         tiny::CANDIDATE,
         cta::CANDIDATE,
         lpanel::CANDIDATE,
+        left::CANDIDATE,
         Candidate { family: "vendor", class: Class::Vendor, knobs: &[] },
     ],
     last_resort: &["vendor", "lpanel:panel=8"],
@@ -59,6 +60,7 @@ impl<T: Scalar> Potrf<'_, T> {
             ("tiny", _) => tiny::can_run(device, T::DTYPE, shape, family),
             ("cta", _) => cta::can_run(device, T::DTYPE, shape, family),
             ("lpanel", _) => lpanel::can_run(device, T::DTYPE, shape, family),
+            ("left", _) => left::can_run(device, T::DTYPE, shape, family),
             ("vendor", Some(vendor)) => Ok(vendor.can_factor(device, shape)?),
             ("vendor", None) => Err("no vendor arm is wired".into()),
             (other, _) => Err(format!("potrf has no family {other}").into()),
@@ -81,6 +83,7 @@ impl<T: Scalar> Potrf<'_, T> {
                 lpanel::layouts(device, problem.dtype, problem.n, problem.uplo, &route.choice().spelling)
                     .collect()
             }
+            "left" => left::layouts(problem.dtype, problem.uplo, &route.choice().spelling).collect(),
             _ => Vec::new(),
         })
     }
@@ -152,6 +155,7 @@ impl<T: Scalar> Factor<T> for Potrf<'_, T> {
                 "tiny" => tiny::run(queue, uplo, a.rb_mut(), info.rb_mut(), family),
                 "cta" => cta::run(queue, uplo, a.rb_mut(), info.rb_mut(), family),
                 "lpanel" => lpanel::run(queue, uplo, a.rb_mut(), info.rb_mut(), family),
+                "left" => left::run(queue, uplo, a.rb_mut(), info.rb_mut(), family),
                 "vendor" => {
                     let vendor = self.vendor()?;
                     let need = vendor.factor_workspace(queue, uplo, a.rb())?;

@@ -130,6 +130,7 @@ pub fn kernels_of(arch: &str, op: &str, route: &str, n: usize, q: usize) -> Resu
         ("trsm", "few") => few::kernels([n], &[q], &family).collect(),
         ("trsm", "sg_left") => sg_left::kernels([n], &family).collect(),
         ("potrf", "lpanel") => lpanel::kernels(&device(arch)?, [n], &family).collect(),
+        ("potrf", "left") => batchlas_potrf::left::kernels(&family).collect(),
         ("posv", "tiny") => posv_tiny(arch, n, q, &family).collect(),
         ("posv" | "potrs", "cta") => {
             solves(n, q).map(|p| batchlas_posv::cta::kernel_of(&p, &family, 0)).collect()

@@ -15,9 +15,9 @@ enum class Contiguous { Outer, Inner };
 
 /// The copies of one thread out of `Threads`. `Aligned`: the operand starts on 16 bytes, its leading dimension and its outer extent are multiples of 16
 /// bytes, so that a copy along the outer index moves 16 bytes.
-template <class T, int Extent, int Depth, int Threads, Contiguous C, bool Aligned> struct StagedTile {
+template <class T, int Extent, int Depth, int Threads, Contiguous C, bool Aligned, int Pad = sizeof(T) == 16 ? 2 : 4> struct StagedTile {
   /// Elements from an inner index to the next: fragment reads and copies against the grain fall onto distinct banks.
-  static constexpr int PITCH = Extent + (sizeof(T) == 16 ? 2 : 4);
+  static constexpr int PITCH = Extent + Pad;
   /// Bytes of one tile in shared memory.
   static constexpr int BYTES = Depth * PITCH * int(sizeof(T));
 

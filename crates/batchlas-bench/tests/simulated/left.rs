@@ -1,0 +1,55 @@
+//! potrf, family `left`: one tile, two, and more, whole and not. Its barriers are broken by `cargo xtask races`.
+
+use batchlas::Dtype;
+use batchlas_bench::conform::Report;
+use batchlas_bench::corpus::FactorCase;
+use batchlas_bench::operands::Layout;
+
+use crate::{committed, context, every_rounding_is_spelled, planted};
+
+/// Runs cases of the committed corpus by name, with other orders and batches of 2.
+fn conform(
+    ctx: &batchlas::Context,
+    family: &str,
+    dtype: Dtype,
+    cases: &[(&str, &[usize], &[Layout])],
+) -> Report {
+    let mut corpus = committed();
+    let all = std::mem::take(&mut corpus.factor);
+    for (name, n, layout) in cases {
+        let case = all.iter().find(|case| case.name == *name).expect("a case of this name");
+        corpus.factor.push(FactorCase {
+            n: n.to_vec(),
+            batch: vec![2],
+            layout: layout.to_vec(),
+            ..case.clone()
+        });
+    }
+    let report = crate::conform(ctx, &corpus, "potrf", family, dtype, None);
+    assert!(report.lines.iter().all(|line| line.ran > 0), "nothing ran\n{report}");
+    report
+}
+
+fn check(dtype: Dtype, cases: &[(&str, &[usize], &[Layout])]) {
+    let ctx = context();
+    let report = conform(&ctx, "left", dtype, cases);
+    assert!(report.ok(), "{report}");
+    every_rounding_is_spelled(&ctx);
+}
+
+#[test]
+fn f64_is_clean_and_right() {
+    check(Dtype::F64, &[("orders", &[130], &[Layout::Packed])]);
+}
+#[test]
+fn f32_is_clean_and_right() {
+    check(Dtype::F32, &[("orders", &[132], &[Layout::Packed])]);
+}
+#[test]
+fn c32_is_clean_and_right() {
+    check(Dtype::C32, &[("orders", &[130], &[Layout::Packed])]);
+}
+#[test]
+fn c64_is_clean_and_right() {
+    check(Dtype::C64, &[("orders", &[130], &[Layout::Packed])]);
+}
