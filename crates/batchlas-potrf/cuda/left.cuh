@@ -22,6 +22,7 @@
 #include <batchlas/partition.cuh>
 #include <batchlas/product.cuh>
 #include <batchlas/substitution.cuh>
+#include <batchlas/uplo.cuh>
 
 namespace batchlas {
 
@@ -241,12 +242,14 @@ template <class T, int Down> struct Strip {
 };
 
 /// A tile of S and what its block does with it.
-template <class T, int Down, int Depth, int Stages, Contiguous C, bool Aligned> struct LeftTile {
+template <class T, int Down, int Depth, int Stages, Uplo U, bool Aligned> struct LeftTile {
   using R = Real<T>;
   using Of = Terms<T>;
   using Rows = Strip<T, Down>;
   static constexpr int WARPS = TILE / Rows::ROWS, THREADS = WARPS * arch::WARP;
   static_assert(THREADS >= TILE, "a thread per row");
+  /// A row of S is an outer index of a product.
+  static constexpr Contiguous C = U == Uplo::Lower ? Contiguous::Outer : Contiguous::Inner;
   using Staged = StagedTile<T, TILE, Depth, THREADS, C, Aligned, sizeof(T) == 4 ? 8 : sizeof(T) == 8 ? 4 : 2>;
   static constexpr int PITCH = Staged::PITCH;
   /// Elements from a column of the diagonal tile to the next: the fragments of a solve are on distinct banks.
@@ -262,7 +265,7 @@ template <class T, int Down, int Depth, int Stages, Contiguous C, bool Aligned> 
   const int warp_row;
 
   BATCHLAS_DEVICE u64 at(int row, int col) const {
-    return C == Contiguous::Outer ? item + row * u64(sizeof(T)) + col * ld_bytes : item + col * u64(sizeof(T)) + row * ld_bytes;
+    return U == Uplo::Lower ? item + row * u64(sizeof(T)) + col * ld_bytes : item + col * u64(sizeof(T)) + row * ld_bytes;
   }
 
   /// acc = the products of the columns left of the tile at (row, col). `Diagonal`: row and col are the same.
@@ -307,14 +310,14 @@ template <class T, int Down, int Depth, int Stages, Contiguous C, bool Aligned> 
     const int left = n - row - warp_row;
     const u64 corner = at(row + warp_row, col);
     // A run of elements that are contiguous in memory: of a column, or of a row.
-    constexpr int RUN = C == Contiguous::Outer ? Rows::RUN : 2;
+    constexpr int RUN = U == Uplo::Lower ? Rows::RUN : 2;
     constexpr bool WIDE_ACCESS = Aligned && !Diagonal && RUN * sizeof(T) <= 16;
 #pragma unroll
     for (int b = 0; b < Rows::BLOCKS; b++) {
 #pragma unroll
       for (int i = 0; i < Rows::OWN_ROWS * 2; i += RUN) {
         // The run's first row and column, and its elements.
-        const int first_i = C == Contiguous::Outer ? i % Rows::OWN_ROWS : i / 2, first_q = C == Contiguous::Outer ? i / Rows::OWN_ROWS : 0;
+        const int first_i = U == Uplo::Lower ? i % Rows::OWN_ROWS : i / 2, first_q = U == Uplo::Lower ? i / Rows::OWN_ROWS : 0;
         T run[RUN];
 #pragma unroll
         for (int r = 0; r < RUN; r++) {
@@ -325,14 +328,14 @@ template <class T, int Down, int Depth, int Stages, Contiguous C, bool Aligned> 
         } else {
 #pragma unroll
           for (int r = 0; r < RUN; r++) {
-            const int own = C == Contiguous::Outer ? first_i + r : first_i, q = C == Contiguous::Outer ? first_q : first_q + r;
+            const int own = U == Uplo::Lower ? first_i + r : first_i, q = U == Uplo::Lower ? first_q : first_q + r;
             const bool inside = Rows::row(own) < left && (!Diagonal || Rows::row(own) + warp_row >= column(b, q));
             run[r] = batchlas::load(inside, address(corner, own, b, q), run[r]);
           }
         }
 #pragma unroll
         for (int r = 0; r < RUN; r++) {
-          const int own = C == Contiguous::Outer ? first_i + r : first_i, q = C == Contiguous::Outer ? first_q : first_q + r;
+          const int own = U == Uplo::Lower ? first_i + r : first_i, q = U == Uplo::Lower ? first_q : first_q + r;
           acc.set(own, b, q, sub(run[r], acc.get(own, b, q)));
         }
       }
@@ -341,15 +344,15 @@ template <class T, int Down, int Depth, int Stages, Contiguous C, bool Aligned> 
 
   /// Writes block 0 of the warp's rows to block b of the tile.
   BATCHLAS_DEVICE void store(const Rows &acc, u64 corner, int left) const {
-    constexpr int RUN = C == Contiguous::Outer ? Rows::RUN : 2;
+    constexpr int RUN = U == Uplo::Lower ? Rows::RUN : 2;
     constexpr bool WIDE_ACCESS = Aligned && RUN * sizeof(T) <= 16;
 #pragma unroll
     for (int i = 0; i < Rows::OWN_ROWS * 2; i += RUN) {
-      const int first_i = C == Contiguous::Outer ? i % Rows::OWN_ROWS : i / 2, first_q = C == Contiguous::Outer ? i / Rows::OWN_ROWS : 0;
+      const int first_i = U == Uplo::Lower ? i % Rows::OWN_ROWS : i / 2, first_q = U == Uplo::Lower ? i / Rows::OWN_ROWS : 0;
       T run[RUN];
 #pragma unroll
       for (int r = 0; r < RUN; r++) {
-        const int own = C == Contiguous::Outer ? first_i + r : first_i, q = C == Contiguous::Outer ? first_q : first_q + r;
+        const int own = U == Uplo::Lower ? first_i + r : first_i, q = U == Uplo::Lower ? first_q : first_q + r;
         run[r] = acc.get(own, 0, q);
         if (!WIDE_ACCESS) {
           batchlas::store(Rows::row(own) < left, address(corner, own, 0, q), run[r]);
@@ -427,7 +430,7 @@ template <class T, int Down, int Depth, int Stages, Contiguous C, bool Aligned> 
           multiply_block<1>(acc, b, x, diagonal + b * WIDE);
         }
       }
-      corner = arch::advance(corner, C == Contiguous::Outer ? WIDE * ld_bytes : WIDE * sizeof(T));
+      corner = arch::advance(corner, U == Uplo::Lower ? WIDE * ld_bytes : WIDE * sizeof(T));
       diagonal += WIDE * (SOLVE_PITCH + 1);
     }
     return true;
@@ -437,7 +440,7 @@ private:
   static BATCHLAS_DEVICE int column(int b, int q) { return b * WIDE + 2 * Rows::t() + q; }
   BATCHLAS_DEVICE u64 address(u64 corner, int i, int b, int q) const {
     const int row = Rows::row(i), col = column(b, q);
-    return C == Contiguous::Outer ? corner + row * u64(sizeof(T)) + col * ld_bytes : corner + col * u64(sizeof(T)) + row * ld_bytes;
+    return U == Uplo::Lower ? corner + row * u64(sizeof(T)) + col * ld_bytes : corner + col * u64(sizeof(T)) + row * ld_bytes;
   }
   static BATCHLAS_DEVICE T sub(T a, T b) {
     if constexpr (Of::COMPLEX) {
@@ -449,14 +452,14 @@ private:
 
   /// Starts the copies of the lower triangle of the diagonal tile at (col, col).
   BATCHLAS_DEVICE void copy_diagonal(int col) const {
-    constexpr int V = Aligned && C == Contiguous::Outer ? PER_16_BYTES<T> : 1;
+    constexpr int V = Aligned && U == Uplo::Lower ? PER_16_BYTES<T> : 1;
     const u64 corner = at(col, col);
     const int thread = static_cast<int>(threadIdx.x);
 #pragma unroll 4
     for (int e = thread; e < TILE * TILE / V; e += THREADS) {
       const int fast = e % (TILE / V), slow = e / (TILE / V);
-      const int row = C == Contiguous::Outer ? fast * V : slow, k = C == Contiguous::Outer ? slow : fast;
-      const u64 from = corner + (C == Contiguous::Outer ? row * sizeof(T) + k * ld_bytes : k * sizeof(T) + row * ld_bytes);
+      const int row = U == Uplo::Lower ? fast * V : slow, k = U == Uplo::Lower ? slow : fast;
+      const u64 from = corner + (U == Uplo::Lower ? row * sizeof(T) + k * ld_bytes : k * sizeof(T) + row * ld_bytes);
       arch::copy_async<V * sizeof(T)>(row >= k, shared + k * SOLVE_PITCH + row, from);
     }
     if (V > 1) {
@@ -590,7 +593,7 @@ private:
       }
       solved[m * PITCH + row] = b[m];
       batchlas::store(row >= col + m && row < size, address, b[m]);
-      address += C == Contiguous::Outer ? ld_bytes : sizeof(T);
+      address += U == Uplo::Lower ? ld_bytes : sizeof(T);
     }
   }
 
@@ -620,9 +623,9 @@ private:
   }
 };
 
-template <class T, int Down, int Depth, int Stages, int Bytes, Contiguous C, bool Aligned, int MinBlocks>
-__global__ void __launch_bounds__(LeftTile<T, Down, Depth, Stages, C, Aligned>::THREADS, MinBlocks) potrf_left(const PotrfLeftArgs args) {
-  using Tile = LeftTile<T, Down, Depth, Stages, C, Aligned>;
+template <class T, int Down, int Depth, int Stages, int Bytes, Uplo U, bool Aligned, int MinBlocks>
+__global__ void __launch_bounds__(LeftTile<T, Down, Depth, Stages, U, Aligned>::THREADS, MinBlocks) potrf_left(const PotrfLeftArgs args) {
+  using Tile = LeftTile<T, Down, Depth, Stages, U, Aligned>;
   static_assert(Tile::BYTES == Bytes, "the host asks for another amount of shared memory");
   extern __shared__ Vector<u64, 2> shared[];
   const u32 block = static_cast<u32>(arch::block());

@@ -153,12 +153,12 @@ impl Variant {
 pub fn kernel(dtype: Dtype, variant: Variant, knobs: &Knobs) -> Kernel {
     let Knobs { rows, depth, stages, blocks } = *knobs;
     let shared = knobs.shared_bytes(dtype);
-    let contiguous = if variant.uplo == Uplo::Lower { "Outer" } else { "Inner" };
+    let uplo = if variant.uplo == Uplo::Lower { "Lower" } else { "Upper" };
     Kernel {
         source: &SOURCE,
         entry: format!(
             "batchlas::potrf_left<batchlas::{dtype}, {}, {depth}, {stages}, {shared}, \
-             batchlas::Contiguous::{contiguous}, {}, {blocks}>",
+             batchlas::Uplo::{uplo}, {}, {blocks}>",
             rows / 16,
             variant.aligned
         ),
