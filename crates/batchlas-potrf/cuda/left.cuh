@@ -60,7 +60,7 @@ template <class T> struct Terms {
   /// Elements of an operand that a lane brings to a product, and all lanes of a row.
   static constexpr int OWN = COMPLEX ? 1 : 2, COUNT = 4 * OWN;
   /// Products whose sum is formed apart.
-  static constexpr int APART = sizeof(R) == 4 ? 2 : 1;
+  static constexpr int APART = sizeof(T) == 4 ? 2 : 1;
   using Left = Fragment<R, 4>[PARTS];
   using Right = Fragment<R, 2>;
 
@@ -147,15 +147,6 @@ template <class T, int Down> struct Strip {
     }
   }
 
-  BATCHLAS_DEVICE void zero_all() {
-#pragma unroll
-    for (int m = 0; m < Down; m++) {
-#pragma unroll
-      for (int n = 0; n < BLOCKS; n++) {
-        zero_block(m, n);
-      }
-    }
-  }
   BATCHLAS_DEVICE void zero_block(int m, int n) {
 #pragma unroll
     for (int part = 0; part < Of::PARTS; part++) {
@@ -167,7 +158,7 @@ template <class T, int Down> struct Strip {
   }
 
   /// The left operand from shared memory, where element (row, k) is at k Pitch + row; `rows` points to the warp's first row and the product's first k.
-  template <int Pitch, bool Negative> static BATCHLAS_DEVICE void load(typename Of::Left (&left)[Down], const T *rows) {
+  template <int Pitch> static BATCHLAS_DEVICE void load(typename Of::Left (&left)[Down], const T *rows) {
     T x[Of::OWN][OWN_ROWS];
 #pragma unroll
     for (int e = 0; e < Of::OWN; e++) {
@@ -176,7 +167,7 @@ template <class T, int Down> struct Strip {
         const Vector<T, RUN> v = *reinterpret_cast<const Vector<T, RUN> *>(rows + (t() + 4 * e) * Pitch + row(i));
 #pragma unroll
         for (int r = 0; r < RUN; r++) {
-          x[e][i + r] = Negative ? scale(v.at[r], R(-1)) : v.at[r];
+          x[e][i + r] = v.at[r];
         }
       }
     }
@@ -211,7 +202,7 @@ template <class T, int Down> struct Strip {
 #pragma unroll
       for (int s = 0; s < Of::APART; s++) {
         typename Of::Left step[Down];
-        load<Pitch, false>(step, a + (k + s * Of::COUNT) * Pitch);
+        load<Pitch>(step, a + (k + s * Of::COUNT) * Pitch);
 #pragma unroll
         for (int m = 0; m < Down; m++) {
 #pragma unroll
@@ -268,9 +259,8 @@ template <class T, int Down, int Depth, int Stages, Uplo U, bool Aligned> struct
     return U == Uplo::Lower ? item + row * u64(sizeof(T)) + col * ld_bytes : item + col * u64(sizeof(T)) + row * ld_bytes;
   }
 
-  /// acc = the products of the columns left of the tile at (row, col). `Diagonal`: row and col are the same.
+  /// acc = the products of the columns left of the tile at (row, col), less the tile. `Diagonal`: row and col are the same.
   template <bool Diagonal> BATCHLAS_DEVICE void sum(Rows &acc, int row, int col) const {
-    acc.zero_all();
     Staged a(item, ld_bytes, row, n), b(item, ld_bytes, col, n);
     const u32 ring = arch::shared_address(shared);
     const int stages = col / Depth;
@@ -288,6 +278,7 @@ template <class T, int Down, int Depth, int Stages, Uplo U, bool Aligned> struct
     for (int slot = 0; slot < Stages - 1; slot++) {
       fill(slot, slot);
     }
+    load<Diagonal>(acc, row, col);
     // Blocks of columns that reach the triangle.
     const int blocks = (warp_row + Rows::ROWS) / WIDE;
     int full = 0, empty = Stages - 1;
@@ -305,62 +296,64 @@ template <class T, int Down, int Depth, int Stages, Uplo U, bool Aligned> struct
     arch::sync_block(); // Nobody reads the ring.
   }
 
-  /// acc = S - acc for the tile at (row, col); zero where the matrix ends, and above the diagonal if `Diagonal`.
-  template <bool Diagonal> BATCHLAS_DEVICE void subtract(Rows &acc, int row, int col) const {
+  /// acc = -S for the tile at (row, col); zero where the matrix ends, and above the diagonal if `Diagonal`.
+  template <bool Diagonal> BATCHLAS_DEVICE void load(Rows &acc, int row, int col) const {
     const int left = n - row - warp_row;
-    const u64 corner = at(row + warp_row, col);
-    // A run of elements that are contiguous in memory: of a column, or of a row.
-    constexpr int RUN = U == Uplo::Lower ? Rows::RUN : 2;
-    constexpr bool WIDE_ACCESS = Aligned && !Diagonal && RUN * sizeof(T) <= 16;
+    u64 line = first_line(at(row + warp_row, col));
 #pragma unroll
-    for (int b = 0; b < Rows::BLOCKS; b++) {
+    for (int outer = 0; outer < LINES * (U == Uplo::Lower ? Rows::BLOCKS : 1); outer++) {
 #pragma unroll
-      for (int i = 0; i < Rows::OWN_ROWS * 2; i += RUN) {
-        // The run's first row and column, and its elements.
-        const int first_i = U == Uplo::Lower ? i % Rows::OWN_ROWS : i / 2, first_q = U == Uplo::Lower ? i / Rows::OWN_ROWS : 0;
-        T run[RUN];
+      for (int run = 0; run < RUNS * (U == Uplo::Lower ? 1 : Rows::BLOCKS); run++) {
+        T x[RUN];
 #pragma unroll
         for (int r = 0; r < RUN; r++) {
-          run[r] = from_real<T>(0);
+          x[r] = from_real<T>(0);
         }
-        if constexpr (WIDE_ACCESS) {
-          load_run(Rows::row(first_i) < left, address(corner, first_i, b, first_q), run);
+        const u64 from = line + run * (8 * RUN_STEP * sizeof(T));
+        if constexpr (Aligned && !Diagonal) {
+          load_run(Rows::row(place(outer, run, 0).i) < left, from, x);
         } else {
 #pragma unroll
           for (int r = 0; r < RUN; r++) {
-            const int own = U == Uplo::Lower ? first_i + r : first_i, q = U == Uplo::Lower ? first_q : first_q + r;
-            const bool inside = Rows::row(own) < left && (!Diagonal || Rows::row(own) + warp_row >= column(b, q));
-            run[r] = batchlas::load(inside, address(corner, own, b, q), run[r]);
+            const Place at = place(outer, run, r);
+            const bool inside = Rows::row(at.i) < left && (!Diagonal || Rows::row(at.i) + warp_row >= column(at.b, at.q));
+            x[r] = batchlas::load(inside, from + r * sizeof(T), x[r]);
           }
         }
 #pragma unroll
         for (int r = 0; r < RUN; r++) {
-          const int own = U == Uplo::Lower ? first_i + r : first_i, q = U == Uplo::Lower ? first_q : first_q + r;
-          acc.set(own, b, q, sub(run[r], acc.get(own, b, q)));
+          const Place at = place(outer, run, r);
+          acc.set(at.i, at.b, at.q, scale(x[r], R(-1)));
         }
       }
+      line = next_line(line, outer);
     }
   }
 
-  /// Writes block 0 of the warp's rows to block b of the tile.
+  /// Writes block 0 of the warp's rows; `corner` is the address of its first element, `left` the rows from there to the end of the matrix.
   BATCHLAS_DEVICE void store(const Rows &acc, u64 corner, int left) const {
-    constexpr int RUN = U == Uplo::Lower ? Rows::RUN : 2;
-    constexpr bool WIDE_ACCESS = Aligned && RUN * sizeof(T) <= 16;
+    u64 line = first_line(corner);
 #pragma unroll
-    for (int i = 0; i < Rows::OWN_ROWS * 2; i += RUN) {
-      const int first_i = U == Uplo::Lower ? i % Rows::OWN_ROWS : i / 2, first_q = U == Uplo::Lower ? i / Rows::OWN_ROWS : 0;
-      T run[RUN];
+    for (int outer = 0; outer < LINES; outer++) {
 #pragma unroll
-      for (int r = 0; r < RUN; r++) {
-        const int own = U == Uplo::Lower ? first_i + r : first_i, q = U == Uplo::Lower ? first_q : first_q + r;
-        run[r] = acc.get(own, 0, q);
-        if (!WIDE_ACCESS) {
-          batchlas::store(Rows::row(own) < left, address(corner, own, 0, q), run[r]);
+      for (int run = 0; run < RUNS; run++) {
+        T x[RUN];
+#pragma unroll
+        for (int r = 0; r < RUN; r++) {
+          const Place at = place(outer, run, r);
+          x[r] = acc.get(at.i, 0, at.q);
+        }
+        const u64 to = line + run * (8 * RUN_STEP * sizeof(T));
+        if constexpr (Aligned) {
+          store_run(Rows::row(place(outer, run, 0).i) < left, to, x);
+        } else {
+#pragma unroll
+          for (int r = 0; r < RUN; r++) {
+            batchlas::store(Rows::row(place(outer, run, r).i) < left, to + r * sizeof(T), x[r]);
+          }
         }
       }
-      if constexpr (WIDE_ACCESS) {
-        store_run(Rows::row(first_i) < left, address(corner, first_i, 0, first_q), run);
-      }
+      line = next_line(line, outer);
     }
   }
 
@@ -368,7 +361,6 @@ template <class T, int Down, int Depth, int Stages, Uplo U, bool Aligned> struct
   BATCHLAS_DEVICE int factor(int first) const {
     Rows acc;
     sum<true>(acc, first, first);
-    subtract<true>(acc, first, first);
     const int size = min(TILE, n - first);
     // Columns that can be factored; those beyond the matrix always can.
     int good = TILE;
@@ -401,7 +393,6 @@ template <class T, int Down, int Depth, int Stages, Uplo U, bool Aligned> struct
     sum<false>(acc, row, col);
     copy_diagonal(col);
     const R last = real_part(batchlas::load(true, at(col + TILE - 1, col + TILE - 1), from_real<T>(0)));
-    subtract<false>(acc, row, col);
     if (last == 0) {
       return false;
     }
@@ -416,14 +407,14 @@ template <class T, int Down, int Depth, int Stages, Uplo U, bool Aligned> struct
 #pragma unroll 1
     for (int blocks = Rows::BLOCKS; blocks > 0; blocks--) {
       typename Of::Left x[Down][STEPS];
-      as_left<false>(x, acc);
+      as_left<true>(x, acc);
 #pragma unroll
       for (int m = 0; m < Down; m++) {
         acc.zero_block(m, 0);
       }
       multiply_block<0>(acc, 0, x, diagonal);
       store(acc, corner, left);
-      as_left<true>(x, acc);
+      as_left<false>(x, acc);
 #pragma unroll
       for (int b = 1; b < Rows::BLOCKS; b++) {
         if (b < blocks) {
@@ -438,18 +429,28 @@ template <class T, int Down, int Depth, int Stages, Uplo U, bool Aligned> struct
 
 private:
   static BATCHLAS_DEVICE int column(int b, int q) { return b * WIDE + 2 * Rows::t() + q; }
-  BATCHLAS_DEVICE u64 address(u64 corner, int i, int b, int q) const {
-    const int row = Rows::row(i), col = column(b, q);
-    return U == Uplo::Lower ? corner + row * u64(sizeof(T)) + col * ld_bytes : corner + col * u64(sizeof(T)) + row * ld_bytes;
-  }
-  static BATCHLAS_DEVICE T sub(T a, T b) {
-    if constexpr (Of::COMPLEX) {
-      return {a.re - b.re, a.im - b.im};
-    } else {
-      return a - b;
-    }
-  }
 
+  // What a lane has of the warp's rows, in the order of memory: lines that are contiguous (columns of S in the lower triangle, rows in the upper one), each of
+  // runs of elements side by side.
+
+  /// Elements of a run, runs of a block in a line, lines of a block.
+  static constexpr int RUN = U == Uplo::Lower ? Rows::RUN : 2;
+  static constexpr int RUNS = U == Uplo::Lower ? Rows::OWN_ROWS / RUN : 1, LINES = U == Uplo::Lower ? 2 : Rows::OWN_ROWS;
+  /// Eighths of the elements from a run to the next.
+  static constexpr int RUN_STEP = U == Uplo::Lower ? RUN : 1;
+  struct Place {
+    int i, b, q;
+  };
+  static BATCHLAS_DEVICE constexpr Place place(int line, int run, int r) {
+    return U == Uplo::Lower ? Place{run * RUN + r, line / 2, line % 2} : Place{line, run, r};
+  }
+  BATCHLAS_DEVICE u64 first_line(u64 corner) const {
+    return U == Uplo::Lower ? corner + 2 * Rows::t() * ld_bytes + Rows::row(0) * u64(sizeof(T)) : corner + Rows::row(0) * ld_bytes + 2 * Rows::t() * u64(sizeof(T));
+  }
+  BATCHLAS_DEVICE u64 next_line(u64 line, int index) const {
+    const int step = U == Uplo::Lower ? (index % 2 == 0 ? 1 : WIDE - 1) : (index + 1) % Rows::RUN != 0 ? 1 : 7 * Rows::RUN + 1;
+    return arch::advance(line, step * ld_bytes);
+  }
   /// Starts the copies of the lower triangle of the diagonal tile at (col, col).
   BATCHLAS_DEVICE void copy_diagonal(int col) const {
     constexpr int V = Aligned && U == Uplo::Lower ? PER_16_BYTES<T> : 1;
@@ -545,7 +546,7 @@ private:
       if (0 <= k && k < Of::COUNT) {
 #pragma unroll
         for (int i = 0; i < Rows::OWN_ROWS; i++) {
-          shared[k * PITCH + warp_row + Rows::row(i)] = acc.get(i, 0, q);
+          shared[k * PITCH + warp_row + Rows::row(i)] = scale(acc.get(i, 0, q), R(-1));
         }
       }
     }
@@ -597,10 +598,10 @@ private:
     }
   }
 
-  /// Subtracts the product of a solved panel from the blocks right of it, and moves them by Shift; `col` is the tile's column of block 0.
+  /// Adds the product of a solved panel to the blocks right of it, and moves them by Shift; `col` is the tile's column of block 0.
   template <int Shift> BATCHLAS_DEVICE void update(Rows &acc, const T *solved, int col) const {
     typename Of::Left left[Down];
-    Rows::template load<PITCH, true>(left, solved + warp_row);
+    Rows::template load<PITCH>(left, solved + warp_row);
 #pragma unroll
     for (int b = Shift; b < Rows::BLOCKS; b++) {
       if (b < (TILE - col) / WIDE) {
@@ -628,29 +629,37 @@ __global__ void __launch_bounds__(LeftTile<T, Down, Depth, Stages, U, Aligned>::
   using Tile = LeftTile<T, Down, Depth, Stages, U, Aligned>;
   static_assert(Tile::BYTES == Bytes, "the host asks for another amount of shared memory");
   extern __shared__ Vector<u64, 2> shared[];
-  const u32 block = static_cast<u32>(arch::block());
-  u32 matrix = block, tile = 0;
-  if (block >= args.batch) {
-    matrix = (block - args.batch) / (args.tiles - 1);
-    tile = 1 + (block - args.batch) % (args.tiles - 1);
-  }
-  const u64 item = operand_item((args.flags & flag::A_TABLE) != 0, args.a, args.item_bytes, matrix);
-  const Tile self{item, args.ld_bytes, args.n, reinterpret_cast<T *>(shared), arch::uniform_warp() * Tile::Rows::ROWS};
-  const int next = args.first + TILE;
+  // A tile of S, found anew each time, so that no register holds it in between.
+  int row;
+  const auto find = [&] {
+    const u32 block = arch::renamed(static_cast<int>(arch::block()));
+    u32 matrix = block, below = 0;
+    if (block >= args.batch) {
+      matrix = (block - args.batch) / (args.tiles - 1);
+      below = 1 + (block - args.batch) % (args.tiles - 1);
+    }
+    row = args.first + (1 + static_cast<int>(below)) * TILE;
+    const u64 item = operand_item((args.flags & flag::A_TABLE) != 0, args.a, args.item_bytes, matrix);
+    return Tile{item, args.ld_bytes, args.n, reinterpret_cast<T *>(shared), arch::uniform_warp() * Tile::Rows::ROWS};
+  };
   if (args.first >= 0) {
-    const bool done = self.solve(next + static_cast<int>(tile) * TILE, args.first);
-    if (tile != 0) {
+    const Tile below = find();
+    const bool done = below.solve(row, args.first);
+    const Tile next = find();
+    if (row != args.first + TILE) {
       return;
     }
     if (!done) {
-      const int last = min(next + TILE, args.n) - 1;
-      store(threadIdx.x == 0, self.at(last, last), from_real<T>(0));
+      const int last = min(row + TILE, args.n) - 1;
+      store(threadIdx.x == 0, next.at(last, last), from_real<T>(0));
       return;
     }
     arch::sync_block(); // The tile is in memory, and nobody reads the diagonal tile in shared memory.
   }
-  const i32 failed = self.factor(next);
-  arch::store(threadIdx.x == TILE - 1 && args.info != 0 && (failed != 0 || args.first < 0), args.info + matrix * sizeof(i32), failed == 0 ? 0 : next + failed);
+  const Tile diagonal = find();
+  const i32 failed = diagonal.factor(args.first + TILE);
+  const u64 matrix = arch::renamed(static_cast<int>(arch::block()));
+  arch::store(threadIdx.x == TILE - 1 && args.info != 0 && (failed != 0 || args.first < 0), args.info + matrix * sizeof(i32), failed == 0 ? 0 : args.first + TILE + failed);
 }
 
 } // namespace batchlas

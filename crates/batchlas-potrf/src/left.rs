@@ -79,8 +79,8 @@ impl Knobs {
     /// The knobs of a spelling; what it leaves out is set so that every kernel compiles without a frame or a spill.
     pub fn new(dtype: Dtype, family: &Spelling) -> Knobs {
         let (rows, depth, stages, blocks) = match dtype {
-            Dtype::F32 => (32, 16, 3, 6),
-            Dtype::F64 => (16, 16, 3, 3),
+            Dtype::F32 => (32, 16, 3, 7),
+            Dtype::F64 => (16, 16, 3, 4),
             Dtype::C32 => (16, 8, 3, 4),
             Dtype::C64 => (16, 8, 3, 2),
         };
