@@ -174,10 +174,9 @@ pub fn layouts(dtype: Dtype, uplo: Uplo, family: &Spelling) -> impl Iterator<Ite
     variants.map(move |variant| kernel(dtype, variant, &knobs))
 }
 
-/// Every kernel that a spelling of this family launches: all types, both triangles.
-pub fn kernels(family: &Spelling) -> impl Iterator<Item = Kernel> {
-    let types = Dtype::ALL.into_iter().flat_map(|dtype| Uplo::ALL.iter().map(move |&uplo| (dtype, uplo)));
-    types.flat_map(move |(dtype, uplo)| layouts(dtype, uplo, family))
+/// Every kernel that a spelling of this family launches for one type.
+pub fn kernels(dtype: Dtype, family: &Spelling) -> impl Iterator<Item = Kernel> {
+    Uplo::ALL.iter().flat_map(move |&uplo| layouts(dtype, uplo, family))
 }
 
 /// Whether the family serves a problem: correctness only.
@@ -264,4 +263,147 @@ pub(crate) fn run<T: Scalar>(
         queue.fence()?;
     }
     Ok(Ran::leaf("potrf", family.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::any::Any;
+    use std::sync::Mutex;
+
+    use batchlas_core::{Event, Memory, Place, QueueError};
+
+    use super::*;
+    use crate::VOCABULARY;
+
+    const PLACE: Place = Place::Simulated(0);
+
+    fn gpu() -> Device {
+        Device {
+            place: PLACE,
+            arch: "sm_90".into(),
+            max_work_group: 1024,
+            has_sg32: true,
+            slm_budget: 227 * 1024 - 4096,
+            ..Device::cpu(1)
+        }
+    }
+
+    fn check(text: &str, dtype: Dtype, n: usize, batch: usize, device: &Device) -> Result<(), Refusal> {
+        let family = VOCABULARY.spelling(text).unwrap();
+        can_run(device, dtype, &FactorShape { uplo: Uplo::Lower, n, batch }, &family)
+    }
+
+    #[test]
+    fn any_order_runs_and_what_cannot_is_refused_with_its_numbers() {
+        for dtype in Dtype::ALL {
+            for n in [1, 64, 65, 12_161, 100_000] {
+                assert_eq!(check("left", dtype, n, 2, &gpu()), Ok(()), "{dtype} n = {n}");
+            }
+        }
+        for (text, dtype, n, batch, device, part) in [
+            ("left:depth=8", Dtype::F32, 64, 1, gpu(), "multiple of 16 for f32"),
+            ("left", Dtype::F32, 1 << 20, 1 << 18, gpu(), "n = 1048576, batch = 262144"),
+            ("left", Dtype::F32, usize::MAX, 1, gpu(), "more tiles"),
+            ("left", Dtype::C64, 64, 1, Device { slm_budget: 50_000, ..gpu() }, "of 50000 B"),
+            ("left", Dtype::F64, 64, 1, Device { max_work_group: 64, ..gpu() }, "work-groups of 128"),
+            ("left", Dtype::F32, 64, 1, Device::cpu(1), "GPU"),
+        ] {
+            let refusal = check(text, dtype, n, batch, &device).unwrap_err().to_string();
+            assert!(refusal.contains(part), "{text} {dtype}: {refusal}");
+        }
+    }
+
+    #[test]
+    fn the_entry_names_every_template_parameter() {
+        let family = VOCABULARY.spelling("left:rows=16:depth=32:stages=2:blocks=5").unwrap();
+        let variant = Variant { uplo: Uplo::Upper, aligned: true };
+        let kernel = kernel(Dtype::F32, variant, &Knobs::new(Dtype::F32, &family));
+        assert_eq!(
+            kernel.entry,
+            "batchlas::potrf_left<batchlas::f32, 1, 32, 2, 36864, batchlas::Uplo::Upper, true, 5>"
+        );
+        assert_eq!(kernel.promise, Promise { threads: 128, min_blocks: 5, max_dynamic_shared: 36_864 });
+        let default = VOCABULARY.spelling("left").unwrap();
+        assert_eq!(Dtype::ALL.map(|dtype| kernels(dtype, &default).count()), [4, 4, 4, 2]);
+    }
+
+    /// A queue that keeps what is launched on it.
+    struct Notes(Device, Mutex<Vec<(u32, Args, bool)>>);
+
+    impl Queue for Notes {
+        fn device(&self) -> &Device {
+            &self.0
+        }
+        fn in_order(&self) -> bool {
+            true
+        }
+        unsafe fn launch(&self, launch: &Launch<'_>) -> Result<(), QueueError> {
+            let aligned = launch.kernel.entry.contains("true");
+            self.1.lock().unwrap().push((launch.grid, bytemuck::pod_read_unaligned(launch.args), aligned));
+            Ok(())
+        }
+        fn alloc(&self, _: usize) -> Result<Memory, QueueError> {
+            unreachable!("left allocates nothing")
+        }
+        fn write(&self, _: &mut Memory, _: usize, _: &[u8]) -> Result<(), QueueError> {
+            unreachable!("left uploads nothing")
+        }
+        fn read(&self, _: &Memory, _: usize, _: &mut [u8]) -> Result<(), QueueError> {
+            unreachable!("left waits for nothing")
+        }
+        unsafe fn zero(&self, _: u64, _: usize) -> Result<(), QueueError> {
+            unreachable!("left zeroes nothing")
+        }
+        fn fence(&self) -> Result<(), QueueError> {
+            Ok(())
+        }
+        fn record(&self) -> Result<Event, QueueError> {
+            Ok(Event(Box::new(())))
+        }
+        fn wait(&self, _: &Event) -> Result<(), QueueError> {
+            Ok(())
+        }
+        fn seconds_between(&self, _: &Event, _: &Event) -> Result<f64, QueueError> {
+            unreachable!("nothing is timed")
+        }
+        fn copy(&self, _: &Memory, _: &mut Memory) -> Result<(), QueueError> {
+            unreachable!("nothing is copied")
+        }
+        fn synchronize(&self) -> Result<(), QueueError> {
+            unreachable!("left waits for nothing")
+        }
+        fn as_any(&self) -> &dyn Any {
+            self
+        }
+    }
+
+    #[test]
+    fn a_launch_per_column_of_tiles_and_a_block_per_tile() {
+        let family = VOCABULARY.spelling("left").unwrap();
+        let launches = |address, n, ld, stride| {
+            let queue = Notes(gpu(), Mutex::default());
+            // SAFETY: nothing here is accessed: the queue only looks at the launches.
+            unsafe {
+                let a = MatBatchMut::<f32>::from_raw_strided(PLACE, address, n, n, ld, stride, 3).unwrap();
+                run(&queue, Uplo::Lower, a, InfoMut::from_raw(PLACE, 256, 3), &family).unwrap();
+            }
+            queue.1.into_inner().unwrap()
+        };
+        let shape = |all: &[(u32, Args, bool)]| -> Vec<_> {
+            all.iter().map(|(grid, args, _)| (*grid, args.tiles, args.first)).collect()
+        };
+        assert_eq!(shape(&launches(4096, 64, 64, 4096)), [(3, 1, -64)]);
+        let four = [(3, 1, -64), (9, 3, 0), (6, 2, 64), (3, 1, 128)];
+        assert_eq!(shape(&launches(4096, 200, 200, 40_000)), four);
+        // Wide accesses: every distance counts.
+        for (address, n, ld, stride, aligned) in [
+            (4096, 200, 200, 40_000, true),
+            (4100, 200, 200, 40_000, false),
+            (4096, 200, 201, 40_200, false),
+            (4096, 200, 200, 40_001, false),
+            (4096, 199, 200, 40_000, false),
+        ] {
+            assert!(launches(address, n, ld, stride).iter().all(|launch| launch.2 == aligned), "{n} {ld}");
+        }
+    }
 }

@@ -39,17 +39,49 @@ fn check(dtype: Dtype, cases: &[(&str, &[usize], &[Layout])]) {
 
 #[test]
 fn f64_is_clean_and_right() {
-    check(Dtype::F64, &[("orders", &[130], &[Layout::Packed])]);
+    check(
+        Dtype::F64,
+        &[
+            ("orders", &[1, 64, 130], &[Layout::Packed]),
+            ("orders", &[67], &[Layout::Pointers]),
+            ("negative pivots", &[70], &[Layout::Padded]),
+            ("NaN pivots", &[130], &[Layout::Padded]),
+        ],
+    );
 }
+
 #[test]
 fn f32_is_clean_and_right() {
-    check(Dtype::F32, &[("orders", &[132], &[Layout::Packed])]);
+    check(Dtype::F32, &[("orders", &[132], &[Layout::Packed]), ("orders", &[67], &[Layout::Padded])]);
 }
+
 #[test]
 fn c32_is_clean_and_right() {
     check(Dtype::C32, &[("orders", &[130], &[Layout::Packed])]);
 }
+
 #[test]
 fn c64_is_clean_and_right() {
-    check(Dtype::C64, &[("orders", &[130], &[Layout::Packed])]);
+    check(Dtype::C64, &[("orders", &[67], &[Layout::Padded])]);
+}
+
+#[test]
+fn broken_kernels_are_seen() {
+    // The test that the kernel is right must be able to fail.
+    for (sound, broken) in [
+        // A failed item goes on with what is not finished.
+        ("if (last == 0)", "if (false)"),
+        // What lies beyond the matrix fails.
+        ("|| col + m >= size ?", "?"),
+        // The rows of the tile end with the matrix.
+        ("Rows::row(place(outer, run, r).i) < left, to", "true, to"),
+    ] {
+        let report = conform(
+            &planted(sound, broken),
+            "left",
+            Dtype::F64,
+            &[("orders", &[67], &[Layout::Padded]), ("negative pivots", &[70], &[Layout::Padded])],
+        );
+        assert!(!report.ok(), "`{broken}` instead of `{sound}` was not seen");
+    }
 }
