@@ -362,7 +362,7 @@ template <class T, int Down, int Depth, int Stages, Uplo U, bool Aligned> struct
     Rows acc;
     sum<true>(acc, first, first);
     const int size = min(TILE, n - first);
-    // Columns that can be factored; those beyond the matrix always can.
+    // Columns that can be factored; what is beyond the matrix is zero, and no failure.
     int good = TILE;
     T *const solved = shared + Of::COUNT * PITCH;
 #pragma unroll 1
@@ -573,7 +573,7 @@ private:
         }
       }
       const R d = real_part(l[m][m]);
-      good = positive_and_finite(d) || good < col + m || col + m >= size ? good : col + m;
+      good = positive_and_finite(d) || good < col + m ? good : col + m;
       const R inverse = pivot(d, true).inverse;
 #pragma unroll
       for (int i = m + 1; i < NB; i++) {

@@ -31,7 +31,7 @@ const TABLE: u64 = u64::MAX;
 pub(crate) const CANDIDATE: Candidate = Candidate {
     family: "blocked",
     class: Class::Native,
-    knobs: &[Knob { name: "nb", values: Values::OneOf(&[16, 32, 64, 96, 128, 192, 256]), required: false }],
+    knobs: &[Knob { name: "nb", values: Values::OneOf(&[32, 64, 128]), required: true }],
 };
 
 /// What the driver calls.
@@ -46,8 +46,9 @@ pub(crate) struct Steps<'s, T: Scalar> {
 }
 
 /// Order of a diagonal block; the last one may be smaller.
-fn width(dtype: Dtype, family: &Spelling) -> usize {
-    family.int("nb").map_or(if dtype == Dtype::C64 { 64 } else { 128 }, |nb| nb as usize)
+fn width(family: &Spelling) -> usize {
+    // The knob is required; its values are positive.
+    family.int("nb").map_or(0, |nb| nb as usize)
 }
 
 /// The adjoint as kernels for a type call it: a real one has no conjugate, and its kernels none to offer.
@@ -69,7 +70,7 @@ pub(crate) fn can_run<T: Scalar>(
     steps: &Steps<'_, T>,
 ) -> Result<(), Refusal> {
     let FactorShape { uplo, n, batch } = *shape;
-    let nb = width(T::DTYPE, family);
+    let nb = width(family);
     if n <= nb {
         return Err(format!("n = {n} is a single diagonal block, blocked serves n > {nb}").into());
     }
@@ -119,7 +120,7 @@ pub(crate) fn workspace_bytes<T: Scalar>(
     family: &Spelling,
     leaf: &dyn Factor<T>,
 ) -> Result<usize> {
-    let bytes = leaf_bytes(queue, uplo, a, width(T::DTYPE, family), leaf)?;
+    let bytes = leaf_bytes(queue, uplo, a, width(family), leaf)?;
     let mut arena = Arena::measuring();
     Layout::new(&mut arena, a.batch(), bytes)?;
     Ok(arena.used())
@@ -135,7 +136,7 @@ pub(crate) fn run<T: Scalar>(
     family: &Spelling,
     steps: &Steps<'_, T>,
 ) -> Result<Ran> {
-    let (n, nb, adjoint) = (a.rows(), width(T::DTYPE, family), adjoint(T::DTYPE));
+    let (n, nb, adjoint) = (a.rows(), width(family), adjoint(T::DTYPE));
     let bytes = leaf_bytes(queue, uplo, a.rb(), nb, steps.leaf)?;
     let Layout { mut leaf, info: mut own } = Layout::new(&mut Arena::over(workspace), a.batch(), bytes)?;
     let (side, trans) = match uplo {
@@ -475,56 +476,56 @@ mod tests {
     }
 
     #[test]
-    fn the_calls_of_order_40_are_these_and_give_the_factor() {
+    fn the_calls_of_order_80_are_these_and_give_the_factor() {
         let calls = |leaf: [&str; 3], solve: &str, herk: &str| {
             [
                 leaf[0].to_owned(),
-                solve.replace('@', "24"),
-                format!("herk {herk} 24x16 -1 1"),
+                solve.replace('@', "48"),
+                format!("herk {herk} 48x32 -1 1"),
                 leaf[1].to_owned(),
-                solve.replace('@', "8"),
-                format!("herk {herk} 8x16 -1 1"),
+                solve.replace('@', "16"),
+                format!("herk {herk} 16x32 -1 1"),
                 leaf[2].to_owned(),
             ]
         };
-        let leaves = ["potrf 16 ld 40", "potrf 16 ld 40", "potrf 8 ld 40"];
+        let leaves = ["potrf 32 ld 80", "potrf 32 ld 80", "potrf 16 ld 80"];
         let mut info = [77; 2];
-        let (lower, notes) = factored(Uplo::Lower, 40, 16, Some(&mut info), |_| {});
-        assert_eq!(notes, calls(leaves, "trsm RLTN 16: @x16 by 1", "LN"));
-        let (upper, notes) = factored(Uplo::Upper, 40, 16, Some(&mut info), |_| {});
-        assert_eq!(notes, calls(leaves, "trsm LUTN 16: 16x@ by 1", "UT"));
+        let (lower, notes) = factored(Uplo::Lower, 80, 32, Some(&mut info), |_| {});
+        assert_eq!(notes, calls(leaves, "trsm RLTN 32: @x32 by 1", "LN"));
+        let (upper, notes) = factored(Uplo::Upper, 80, 32, Some(&mut info), |_| {});
+        assert_eq!(notes, calls(leaves, "trsm LUTN 32: 32x@ by 1", "UT"));
         assert_eq!(info, [0, 0]);
-        for (i, j) in (0..40).flat_map(|j| (0..40).map(move |i| (i, j))) {
-            let (l, u) = (lower[1600 + j * 40 + i], upper[1600 + i * 40 + j]);
+        for (i, j) in (0..80).flat_map(|j| (0..80).map(move |i| (i, j))) {
+            let (l, u) = (lower[6400 + j * 80 + i], upper[6400 + i * 80 + j]);
             if i < j {
                 assert!(l.is_nan() && u.is_nan(), "the other triangle at ({i}, {j})");
                 continue;
             }
-            let product: f64 = (0..=j).map(|k| lower[1600 + k * 40 + i] * lower[1600 + k * 40 + j]).sum();
-            let expected = if i == j { 40.0 } else { 1.0 };
+            let product: f64 = (0..=j).map(|k| lower[6400 + k * 80 + i] * lower[6400 + k * 80 + j]).sum();
+            let expected = if i == j { 80.0 } else { 1.0 };
             assert!((product - expected).abs() < 1e-12 && (l - u).abs() < 1e-12, "({i}, {j}): {product}");
         }
     }
 
     #[test]
     fn the_first_failure_wins_and_a_failed_item_stays_finite() {
-        let n = 40;
+        let n = 80;
         for uplo in Uplo::ALL {
-            // Item 0 fails at 19 and, for itself, at 35; item 1 is clean.
-            let spoil = |a: &mut [f64]| [18, 34].into_iter().for_each(|d| a[d * n + d] = -1.0);
+            // Item 0 fails at 35 and, for itself, at 67; item 1 is clean.
+            let spoil = |a: &mut [f64]| [34, 66].into_iter().for_each(|d| a[d * n + d] = -1.0);
             let mut info = [77; 2];
-            let (clean, _) = factored(*uplo, n, 16, Some(&mut info), |_| {});
-            let (failed, _) = factored(*uplo, n, 16, Some(&mut info), spoil);
-            assert_eq!(info, [19, 0]);
+            let (clean, _) = factored(*uplo, n, 32, Some(&mut info), |_| {});
+            let (failed, _) = factored(*uplo, n, 32, Some(&mut info), spoil);
+            assert_eq!(info, [35, 0]);
             let referenced = |e: &usize| clean[*e].is_finite();
             for e in (0..n * n).filter(referenced) {
                 assert!(failed[e].is_finite(), "{uplo}: element {e} of a failed item");
                 assert_eq!(failed[n * n + e], clean[n * n + e], "{uplo}: its neighbour");
             }
             // The failed block is the identity, and what is behind it zero.
-            let (row, col) = at(*uplo, 39, 20);
-            assert_eq!((failed[20 * n + 20], failed[col * n + row]), (1.0, 0.0), "{uplo}");
-            let (same, _) = factored(*uplo, n, 16, None, spoil);
+            let (row, col) = at(*uplo, 79, 40);
+            assert_eq!((failed[40 * n + 40], failed[col * n + row]), (1.0, 0.0), "{uplo}");
+            let (same, _) = factored(*uplo, n, 32, None, spoil);
             assert!((0..n * n).filter(referenced).all(|e| same[e] == failed[e]), "{uplo} without statuses");
         }
     }
@@ -539,7 +540,7 @@ mod tests {
     fn missing_seams_and_single_blocks_are_refused() {
         let (queue, selector, seam) = (CpuQueue::new(1).unwrap(), Selector::default(), Notes::default());
         let call = |n: usize, update: Option<&dyn TrailingUpdate<f64>>| {
-            let pin = Some(VOCABULARY.pin("blocked:nb=16").unwrap());
+            let pin = Some(VOCABULARY.pin("blocked:nb=32").unwrap());
             let (vendor, solve) = (Some(&seam as &dyn Factor<f64>), Some(&seam as &dyn PanelSolve<f64>));
             let potrf = Potrf { selector: &selector, pin, vendor, solve, update };
             let mut a: Vec<f64> = (0..n * n).map(|e| if e % (n + 1) == 0 { 1.0 } else { 0.0 }).collect();
@@ -549,19 +550,11 @@ mod tests {
             let a = MatBatchMut::packed(&mut a, n, n, 1)?;
             potrf.factor(&queue, Uplo::Lower, a, InfoMut::host(&mut info), scratch)
         };
-        let ran = call(17, Some(&seam)).unwrap();
-        assert_eq!(ran.to_string(), "potrf=blocked:nb=16(potrf=noted, trsm=noted, herk=noted, potrf=noted)");
-        let missing = call(17, None).unwrap_err();
+        let ran = call(33, Some(&seam)).unwrap();
+        assert_eq!(ran.to_string(), "potrf=blocked:nb=32(potrf=noted, trsm=noted, herk=noted, potrf=noted)");
+        let missing = call(33, None).unwrap_err();
         assert!(missing.to_string().contains("update"), "{missing}");
         assert!(!matches!(missing, Error::Internal(_)));
-        assert!(call(16, Some(&seam)).unwrap_err().to_string().contains("single diagonal block"));
-    }
-
-    #[test]
-    fn blocks_are_as_wide_as_measured_to_be_best_unless_a_knob_says_otherwise() {
-        let of = |dtype, text: &str| width(dtype, &VOCABULARY.spelling(text).unwrap());
-        assert_eq!(Dtype::ALL.map(|dtype| of(dtype, "blocked")), [128, 128, 128, 64]);
-        assert_eq!(of(Dtype::F64, "blocked:nb=96"), 96);
-        assert_eq!(kernels().count(), 8);
+        assert!(call(32, Some(&seam)).unwrap_err().to_string().contains("single diagonal block"));
     }
 }

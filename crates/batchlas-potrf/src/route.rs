@@ -33,7 +33,7 @@ pub static VOCABULARY: Vocabulary = Vocabulary {
         Retired { alias: "native:tiny", instead: "tiny" },
         Retired { alias: "native:cta", instead: "cta" },
         Retired { alias: "native:lpanel", instead: "lpanel:panel=8" },
-        Retired { alias: "native:blocked", instead: "blocked" },
+        Retired { alias: "native:blocked", instead: "blocked:nb=128" },
         Retired { alias: "lpanel", instead: "lpanel:panel=8" },
     ],
     exact: &[ExactField { name: "uplo", values: &["L", "U"] }],
