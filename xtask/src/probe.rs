@@ -10,7 +10,7 @@ use batchlas_kernels::Arch;
 use batchlas_kernels::nvrtc::Nvrtc;
 use batchlas_kernels::probe::{self, DEFAULT_ARCHS, Family};
 use batchlas_posv as posv;
-use batchlas_potrf::{lpanel, tiny};
+use batchlas_potrf::{left, lpanel, tiny};
 use batchlas_select::Spelling;
 use batchlas_trsm::{cta, few, fused, sg_left};
 
@@ -30,6 +30,8 @@ pub(crate) const CATALOGUES: &[fn(Arch, Scope) -> Vec<Family>] = &[
     potrf_tiny,
     potrf_cta,
     potrf_lpanel,
+    potrf_left,
+    potrf_blocked,
     potri,
     logdet,
     trsm_cta,
@@ -104,6 +106,26 @@ fn potrf_lpanel(arch: Arch, scope: Scope) -> Vec<Family> {
         }
     }
     family("batchlas-potrf", "lpanel", kernels)
+}
+
+/// Every kernel; in CI those of the triangle that needs more registers, on the architecture that is measured.
+fn potrf_left(arch: Arch, scope: Scope) -> Vec<Family> {
+    let spelling = batchlas_potrf::VOCABULARY.spelling("left").into_iter();
+    let kernels = spelling.flat_map(|family| {
+        let types = Dtype::ALL.into_iter().filter(|_| covered(arch, scope));
+        types
+            .flat_map(|dtype| match scope {
+                Scope::All => left::kernels(dtype, &family).collect::<Vec<_>>(),
+                Scope::Subset => left::layouts(dtype, Uplo::Upper, &family).take(1).collect(),
+            })
+            .collect::<Vec<_>>()
+    });
+    family("batchlas-potrf", "left", kernels)
+}
+
+fn potrf_blocked(arch: Arch, scope: Scope) -> Vec<Family> {
+    let kernels = batchlas_potrf::blocked::kernels().step_by(if scope == Scope::All { 1 } else { 4 });
+    family("batchlas-potrf", "blocked", kernels.filter(|_| covered(arch, scope)))
 }
 
 fn potri(arch: Arch, scope: Scope) -> Vec<Family> {

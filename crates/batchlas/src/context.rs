@@ -209,9 +209,19 @@ impl Context {
         }
     }
 
-    /// The routed factorisation with its arms.
-    pub(crate) fn potrf_with<T: Element>(&self, pin: Option<Pin>) -> Potrf<'_, T> {
-        Potrf { selector: &self.selector, pin, vendor: self.vendor_factor() }
+    /// Runs `call` with the routed factorisation, its arms and the solve and the product behind its seams.
+    pub(crate) fn potrf_with<T: Element, R>(
+        &self,
+        pin: Option<Pin>,
+        call: impl FnOnce(&Potrf<'_, T>) -> Result<R>,
+    ) -> Result<R> {
+        let update = self.gemm_with(None);
+        let (selector, vendor) = (&self.selector, self.vendor_factor());
+        self.trsm_with(None, |solve| {
+            let (solve, update) =
+                (Some(solve as &dyn PanelSolve<T>), Some(&update as &dyn TrailingUpdate<T>));
+            call(&Potrf { selector, pin, vendor, solve, update })
+        })
     }
 
     /// Runs `call` with the routed triangular solve, its arms and the product behind its seam.
@@ -236,11 +246,9 @@ impl Context {
         pin: Option<Pin>,
         call: impl FnOnce(&Posv<'_, T>) -> Result<R>,
     ) -> Result<R> {
-        let factor = self.potrf_with(None);
         let output = FactorOutput::default();
-        self.trsm_with(None, |solve| {
-            let solve = Some(solve as &dyn PanelSolve<T>);
-            call(&Posv { selector: &self.selector, pin, output, factor: Some(&factor), solve })
+        self.potrf_with(None, |factor| {
+            call(&Posv { selector: &self.selector, pin, output, factor: Some(factor), solve: factor.solve })
         })
     }
 }

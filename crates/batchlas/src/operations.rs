@@ -61,7 +61,7 @@ impl Context {
         options: &PotrfOptions,
     ) -> Result<Ran> {
         let pin = pin(&batchlas_potrf::VOCABULARY, options.route.as_ref())?;
-        self.potrf_with(pin).factor(self.queue(), options.uplo, a, info, workspace)
+        self.potrf_with(pin, |potrf| potrf.factor(self.queue(), options.uplo, a, info, workspace))
     }
 
     /// Bytes of workspace that [`Context::potrf_in`] needs.
@@ -70,7 +70,7 @@ impl Context {
     /// As for [`Context::potrf`].
     pub fn potrf_workspace<T: Element>(&self, a: MatBatch<'_, T>, options: &PotrfOptions) -> Result<usize> {
         let pin = pin(&batchlas_potrf::VOCABULARY, options.route.as_ref())?;
-        self.potrf_with(pin).factor_workspace(self.queue(), options.uplo, a)
+        self.potrf_with(pin, |potrf| potrf.factor_workspace(self.queue(), options.uplo, a))
     }
 
     /// Inverse of every item from its Cholesky factor, in place in the triangle that holds it; the other triangle is not

@@ -51,6 +51,12 @@ pub(crate) const FAMILIES: &[Family] = &[
         all: &["potrf * * 40 3 lpanel:panel=8", "potrf f32 * 40 3 lpanel:panel=16"],
     },
     Family {
+        name: "potrf:left",
+        // Two whole tiles and a part: a block that goes on from the tile below to the diagonal one, and one that does not.
+        subset: &["potrf f64 L 130 1 left"],
+        all: &["potrf * * 130 1 left", "potrf * * 200 2 left"],
+    },
+    Family {
         name: "potrf:potri",
         subset: &["potri f32 L 40 2 native"],
         all: &["potri * * 40 2 native", "potri * * 5 3 native"],

@@ -19,9 +19,11 @@ enum class Contiguous { Outer, Inner };
 
 /// The copies of one thread out of `Threads`. `Aligned`: the operand starts on 16 bytes, its leading dimension and its outer extent are multiples of 16
 /// bytes, so that a copy along the outer index moves 16 bytes.
-template <class T, int Extent, int Depth, int Threads, Contiguous C, bool Aligned> struct StagedTile {
-  /// Elements from an inner index to the next: fragment reads, or copies against the grain, fall onto distinct banks.
-  static constexpr int PITCH = Extent + (C == Contiguous::Inner ? 16 / int(sizeof(T)) : sizeof(T) == 16 ? 2 : 4);
+template <class T, int Extent, int Depth, int Threads, Contiguous C, bool Aligned,
+          int Pad = C == Contiguous::Inner ? 16 / int(sizeof(T)) : sizeof(T) == 16 ? 2 : 4>
+struct StagedTile {
+  /// Elements from an inner index to the next: with the default, fragment reads, or copies against the grain, fall onto distinct banks.
+  static constexpr int PITCH = Extent + Pad;
   /// Elements from an outer index to the one `n` after it, where 8 divides `n`.
   static BATCHLAS_DEVICE constexpr int ahead(int n) { return n; }
   /// Where an element lies.
