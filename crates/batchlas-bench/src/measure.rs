@@ -6,8 +6,8 @@
 //! and is not ranked.
 
 use batchlas::{
-    Buffer, Context, Device, Diag, Dtype, Element, PosvOptions, PotrfOptions, Queue, Ran, Result, Side,
-    Trans, TrsmOptions, Uplo, WorkspaceMut,
+    Buffer, Context, Device, Diag, Dtype, Element, FactorOutput, InfoMut, PosvOptions, PotrfOptions, Queue,
+    Ran, Result, Side, Trans, TrsmOptions, Uplo, WorkspaceMut,
 };
 use num_complex::Complex;
 use serde::{Deserialize, Serialize};
@@ -51,7 +51,7 @@ pub enum Op {
     /// Factorisation.
     Potrf,
     /// Solve.
-    Posv,
+    Posv(Solve),
     /// Triangular solve.
     Trsm(Side, Trans, Diag),
     /// Matrix product: transpositions of A and B, rows of C, inner dimension.
@@ -60,15 +60,36 @@ pub enum Op {
     Herk(Trans, usize),
 }
 
+/// The ways to solve a definite system.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Solve {
+    /// A receives the factor.
+    Storing,
+    /// Nobody needs the factor.
+    Discarding,
+    /// By way of half the precision.
+    Mixed,
+}
+
 impl Op {
-    /// The name in vocabularies and ledgers.
+    /// The name in ledgers. What a table is made from has the name of its vocabulary.
     pub fn name(self) -> &'static str {
         match self {
             Op::Potrf => "potrf",
-            Op::Posv => "posv",
+            Op::Posv(Solve::Storing) => "posv",
+            Op::Posv(Solve::Discarding) => "posv-discard",
+            Op::Posv(Solve::Mixed) => "posv-mixed",
             Op::Trsm(..) => "trsm",
             Op::Gemm(..) => "gemm",
             Op::Herk(..) => "herk",
+        }
+    }
+
+    /// The operation whose vocabulary spells the routes.
+    pub fn vocabulary(self) -> &'static str {
+        match self {
+            Op::Posv(_) => Op::Posv(Solve::Storing).name(),
+            other => other.name(),
         }
     }
 }
@@ -314,7 +335,18 @@ impl<T: Element> Subject for Bench<'_, T> {
                 ctx.potrf_in(a.rb_mut(), info.rb_mut(), WorkspaceMut::over(&mut memory), &options)
             })
         } else {
-            let options = PosvOptions { uplo, route, ..Default::default() };
+            let mut options = PosvOptions { uplo, route, ..Default::default() };
+            match self.cell.op {
+                Op::Posv(Solve::Mixed) => {
+                    let mut memory = queue.alloc(ctx.posv_mixed_workspace(a.rb(), &b, &options)?)?;
+                    return timed(queue, || {
+                        let (info, memory) = (info.rb_mut(), WorkspaceMut::over(&mut memory));
+                        ctx.posv_mixed_in(a, b, info, InfoMut::absent(), memory, &options)
+                    });
+                }
+                Op::Posv(Solve::Discarding) => options.factor = FactorOutput::Discarded,
+                _ => {}
+            }
             let mut memory = queue.alloc(ctx.posv_workspace(a.rb(), &b, false, &options)?)?;
             timed(queue, || {
                 ctx.posv_in(a.rb_mut(), b.rb_mut(), info.rb_mut(), WorkspaceMut::over(&mut memory), &options)
@@ -339,7 +371,7 @@ impl<T: Element> Subject for Bench<'_, T> {
                     self.a.read(queue, item * n * n, &mut factor.data)?;
                     scale * factor_residual(matrix, uplo, &factor, 0)
                 }
-                Op::Posv => scale * solve_residual(matrix, &given, &solved, 0),
+                Op::Posv(_) => scale * solve_residual(matrix, &given, &solved, 0),
                 Op::Trsm(side, trans, diag) => {
                     let x: Vec<Complex<f64>> = solved.data.iter().map(|e| e.widen()).collect();
                     let product = triangle_product(side, uplo, trans, diag, matrix, &x, (rows, cols));
@@ -400,13 +432,13 @@ fn row(
     let ns_per_item = per_item(full, batch);
     let floor_ns = match op {
         Op::Potrf => floor::potrf(dtype, uplo, n),
-        Op::Posv => floor::posv(dtype, uplo, n, nrhs),
+        Op::Posv(solve) => floor::posv(dtype, uplo, n, nrhs, solve == Solve::Storing),
         Op::Trsm(..) => floor::trsm(dtype, uplo, n, nrhs),
         Op::Gemm(_, m, k) => floor::gemm(dtype, m, n, k),
         Op::Herk(_, k) => floor::herk(dtype, uplo, n, k),
     };
     let (trans, m, k) = match op {
-        Op::Potrf | Op::Posv => (None, None, None),
+        Op::Potrf | Op::Posv(_) => (None, None, None),
         Op::Trsm(_, trans, _) => (Some(trans.letter().to_owned()), None, None),
         Op::Gemm([a, b], m, k) => (Some(format!("{a}{b}")), Some(m), Some(k)),
         Op::Herk(trans, k) => (Some(trans.letter().to_owned()), None, Some(k)),
@@ -425,7 +457,7 @@ fn row(
         m,
         n,
         k,
-        nrhs: matches!(op, Op::Posv | Op::Trsm(..)).then_some(nrhs),
+        nrhs: matches!(op, Op::Posv(_) | Op::Trsm(..)).then_some(nrhs),
         batch,
         ld: m.unwrap_or(n),
         family: family.into(),
@@ -476,7 +508,7 @@ mod tests {
         let herk = Op::Herk(Trans::ConjTrans, 5);
         for (op, nrhs, family) in [
             (Op::Potrf, 0, "vendor"),
-            (Op::Posv, 2, "blocked"),
+            (Op::Posv(Solve::Discarding), 2, "blocked"),
             (trsm, 3, "vendor"),
             (gemm, 0, "vendor"),
             (herk, 0, "vendor"),

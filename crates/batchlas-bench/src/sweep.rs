@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! potrf DTYPE UPLO N BATCH ROUTE...
-//! posv  DTYPE UPLO N NRHS BATCH ROUTE...
+//! posv  DTYPE UPLO N NRHS BATCH ROUTE...      also posv-discard (the factor is not stored) and posv-mixed
 //! trsm  DTYPE SIDE UPLO TRANS DIAG N Q BATCH ROUTE...
 //! gemm  DTYPE TRANS_A TRANS_B M N K BATCH ROUTE...
 //! herk  DTYPE UPLO TRANS N K BATCH ROUTE...
@@ -17,7 +17,7 @@ use std::str::FromStr;
 
 use batchlas::{Dtype, Uplo};
 
-use crate::measure::{Cell, Op};
+use crate::measure::{Cell, Op, Solve};
 
 /// Bytes that a batch of `auto` fills.
 const AUTO_BYTES: usize = 512 << 20;
@@ -65,7 +65,14 @@ fn entry(line: &str) -> Result<Entry, String> {
             return product(dtype, op == "gemm", &mut next).and_then(|cell| with_routes(cell, words));
         }
         "potrf" => (Op::Potrf, parsed::<Uplo>(next("the triangle")?, "the triangle")?),
-        "posv" => (Op::Posv, parsed(next("the triangle")?, "the triangle")?),
+        "posv" | "posv-discard" | "posv-mixed" => {
+            let solve = match op {
+                "posv-discard" => Solve::Discarding,
+                "posv-mixed" => Solve::Mixed,
+                _ => Solve::Storing,
+            };
+            (Op::Posv(solve), parsed(next("the triangle")?, "the triangle")?)
+        }
         "trsm" => {
             let side = parsed(next("the side")?, "the side")?;
             let uplo = parsed(next("the triangle")?, "the triangle")?;

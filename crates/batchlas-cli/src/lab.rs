@@ -9,7 +9,7 @@ use std::time::SystemTime;
 use batchlas::{Dtype, Kernel};
 use batchlas_bench::conform::{self, Filter};
 use batchlas_bench::corpus::Corpus;
-use batchlas_bench::measure::{Cell, Op, Provenance, Row, measure};
+use batchlas_bench::measure::{Cell, Op, Provenance, Row, Solve, measure};
 use batchlas_bench::{large, sweep};
 use batchlas_kernels::cuda::{Driver, selftest};
 use batchlas_kernels::nvrtc::Nvrtc;
@@ -44,6 +44,9 @@ pub(crate) struct GpuTest {
     /// Leave out the cases that need a whole GPU
     #[arg(long)]
     no_large: bool,
+    /// Of the cases that need a whole GPU, only those whose name contains this
+    #[arg(long)]
+    large: Option<String>,
 }
 
 /// Runs the suite; the number of failures.
@@ -64,7 +67,8 @@ pub(crate) fn gpu_test(args: &GpuTest) -> Result<usize> {
     }
     let ctx = context(args.device, 0, None)?;
     if !args.no_large {
-        for (name, check) in large::all() {
+        let wanted = args.large.as_deref().unwrap_or("");
+        for (name, check) in large::all().iter().filter(|(name, _)| name.contains(wanted)) {
             report(name, check(&ctx))?;
         }
     }
@@ -164,8 +168,9 @@ fn times(cell: &Cell, kernel: &Kernel) -> bool {
         _ => true,
     };
     let scalar = kernel.entry.contains(&format!("batchlas::{},", cell.dtype));
-    let kept = !kernel.entry.contains("Discard");
-    scalar && named("Uplo", &cell.uplo) && side && named("Layout", &format_args!("Strided")) && kept
+    let output = kernel.entry.contains("Discard") == (cell.op == Op::Posv(Solve::Discarding));
+    let stores = output || !kernel.entry.contains("Output");
+    scalar && named("Uplo", &cell.uplo) && side && named("Layout", &format_args!("Strided")) && stores
 }
 
 /// The sizes of a row beside its order, and the rate of a product.
@@ -228,7 +233,8 @@ pub(crate) fn aot(args: &Aot) -> Result<usize> {
                         kernels.extend(batchlas::herk_kernels(&args.arch, cell.dtype, trans, sizes, route)?);
                         continue;
                     }
-                    let all = batchlas::kernels_of(&args.arch, cell.op.name(), route, cell.n, cell.nrhs)?;
+                    let op = cell.op.vocabulary();
+                    let all = batchlas::kernels_of(&args.arch, op, route, cell.n, cell.nrhs)?;
                     kernels.extend(all.into_iter().filter(|kernel| times(cell, kernel)));
                 }
             }

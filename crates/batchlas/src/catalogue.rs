@@ -132,7 +132,8 @@ pub fn kernels_of(arch: &str, op: &str, route: &str, n: usize, q: usize) -> Resu
         ("potrf", "lpanel") => lpanel::kernels(&device(arch)?, [n], &family).collect(),
         ("posv", "tiny") => posv_tiny(arch, n, q, &family).collect(),
         ("posv" | "potrs", "cta") => {
-            solves(n, q).map(|p| batchlas_posv::cta::kernel_of(&p, &family, 0)).collect()
+            let budget = device(arch)?.slm_budget;
+            solves(n, q).map(|p| batchlas_posv::cta::kernel_of(&p, &family, budget)).collect()
         }
         ("potrf", "cta") => batchlas_potrf::cta::kernels(arch, usize::MAX, [n], &family).collect(),
         _ => Vec::new(),
