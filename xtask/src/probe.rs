@@ -226,17 +226,33 @@ fn covered(arch: Arch, scope: Scope) -> bool {
 
 /// Every geometry that a default can have; in CI those of few right-hand sides.
 fn posv_cta(arch: Arch, scope: Scope) -> Vec<Family> {
+    let budget = arch.multiprocessor().map_or(0, |sm| (sm.shared - sm.shared_reserved) as usize);
     let sizes: &[(usize, usize)] = match scope {
-        Scope::All => {
-            &[(32, 1), (32, 2), (32, 4), (32, 8), (256, 1), (256, 2), (256, 4), (256, 8), (512, 1), (512, 8)]
-        }
-        Scope::Subset => &[(32, 2)],
+        Scope::All => &[
+            (32, 1),
+            (32, 2),
+            (32, 4),
+            (32, 8),
+            (64, 1),
+            (64, 2),
+            (64, 4),
+            (64, 8),
+            (150, 1),
+            (150, 8),
+            (256, 1),
+            (256, 2),
+            (256, 4),
+            (256, 8),
+            (512, 1),
+            (512, 8),
+        ],
+        Scope::Subset => &[(32, 2), (256, 1)],
     };
     let mut kernels = Vec::new();
     for family in posv::POTRS.spelling("cta").into_iter().filter(|_| covered(arch, scope)) {
         for problem in solves() {
             let of = |&(n, nrhs): &(usize, usize)| {
-                posv::cta::kernel_of(&posv::Problem { n, nrhs, ..problem }, &family, 0)
+                posv::cta::kernel_of(&posv::Problem { n, nrhs, ..problem }, &family, budget)
             };
             kernels.extend(sizes.iter().map(of));
         }

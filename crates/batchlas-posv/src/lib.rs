@@ -17,7 +17,7 @@
 mod blocked;
 pub mod cta;
 pub mod mixed;
-mod operand;
+mod operands;
 mod problem;
 mod quench;
 mod route;

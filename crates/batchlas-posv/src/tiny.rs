@@ -7,13 +7,11 @@
 #![allow(unsafe_code)]
 
 use batchlas_core::{
-    ArgumentError, Device, Dtype, InfoMut, Kernel, KernelSource, Launch, MatBatchMut, Promise, Queue, Ran,
-    Result, Scalar, Uplo,
+    Device, Dtype, InfoMut, Kernel, KernelSource, MatBatchMut, Promise, Queue, Ran, Result, Scalar, Uplo,
 };
 use batchlas_select::{Candidate, Class, Knob, Refusal, Spelling, Values};
-use bytemuck::{Pod, Zeroable};
 
-use crate::operand::Operand;
+use crate::operands::{self, Operand};
 use crate::problem::{FactorOutput, Problem};
 
 /// Largest order of c64 where the code of an f64 operation is so long (`sm_120` and its kin) that a larger kernel leaves
@@ -49,17 +47,6 @@ pub(crate) const CANDIDATE: Candidate = Candidate {
         Knob { name: "blocks", values: Values::Range { min: 1, max: 16, step: 1 }, required: false },
     ],
 };
-
-/// The kernel's one parameter (`PosvTinyArgs` of the text).
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-struct Args {
-    a: Operand,
-    b: Operand,
-    nrhs: u64,
-    batch: u64,
-    info: u64,
-}
 
 /// One setting of the family's knobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -248,29 +235,12 @@ pub(crate) fn run<T: Scalar>(
     info: InfoMut<'_>,
     family: &Spelling,
 ) -> Result<Ran> {
-    let args = Args {
-        a: Operand::new(a.rb()),
-        b: Operand::new(b.rb()),
-        nrhs: problem.nrhs as u64,
-        batch: problem.batch as u64,
-        info: info.address(),
-    };
     let knobs = Knobs::new(T::DTYPE, problem.n, problem.nrhs, family);
-    let kernel = kernel(problem, output, args.a.is_aligned(), &knobs);
-    let grid = args.batch.div_ceil(knobs.per_group().into());
-    let grid = u32::try_from(grid).map_err(|_| ArgumentError::TooLarge {
-        operand: "A",
-        rows: a.rows(),
-        cols: a.cols(),
-        ld: a.ld(),
-        stride: a.stride().unwrap_or(0),
-        batch: a.batch(),
-    })?;
-    let dynamic_shared = kernel.promise.max_dynamic_shared;
-    let launch = Launch { kernel: &kernel, grid, dynamic_shared, args: bytemuck::bytes_of(&args) };
-    // SAFETY: `Args` is the parameter struct of this kernel, and its addresses are those of views and an `info` span that
-    // are exclusively borrowed for work on this queue.
-    unsafe { queue.launch(&launch)? };
+    let kernel = kernel(problem, output, Operand::new(a.rb()).is_aligned(), &knobs);
+    let blocks = (problem.batch as u64).div_ceil(knobs.per_group().into());
+    let shared = kernel.promise.max_dynamic_shared;
+    // SAFETY: this family's kernels take that argument and keep to it; A, B and `info` are exclusively borrowed.
+    unsafe { operands::launch(queue, &kernel, shared, blocks, a.rb(), b, &info)? };
     Ok(Ran::leaf("posv", family.to_string()))
 }
 

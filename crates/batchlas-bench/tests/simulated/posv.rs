@@ -42,7 +42,8 @@ fn potrs_cta_is_clean_and_right() {
     }
 }
 
-/// Several blocks of rows, the last one partial, by one warp and by several, with more right-hand sides than a unit takes:
+/// Several blocks of rows, the last one partial, by one warp and by several, the factor read twice or once, with more
+/// right-hand sides than a unit takes:
 /// bit-identical to each other, and right.
 #[test]
 fn potrs_cta_solves_across_blocks() {
@@ -61,7 +62,7 @@ fn potrs_cta_solves_across_blocks() {
         host.potrf(view, &PotrfOptions { uplo, route: None }).expect("a factor").wait().expect("a factor");
         let factor = device.upload(&host.download(&factor).expect("a factor")).expect("memory");
         let rhs = Store::new(Layout::Packed, n, nrhs, batch, 1.0);
-        let solved = ["cta:rhs=2:warps=1:units=2", "cta:rhs=4:warps=2"].map(|route| {
+        let solved = ["cta:rhs=2:warps=1:units=2:read=twice", "cta:rhs=4:warps=2:read=once"].map(|route| {
             let mut x = rhs.upload(&device).expect("memory");
             let options = PotrsOptions { uplo, route: Some(route.into()) };
             let a = factor.view(n, n, ld, ld * n, batch).expect("a view");
