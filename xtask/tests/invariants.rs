@@ -73,6 +73,8 @@ const UNSAFE: &[&str] = &[
     "crates/batchlas-kernels/src/cuda/slices.rs",
     "crates/batchlas-kernels/src/locate.rs",
     "crates/batchlas-kernels/src/nvrtc.rs",
+    "crates/batchlas-posv/src/cta.rs",
+    "crates/batchlas-posv/src/jitter.rs",
     "crates/batchlas-posv/src/mixed.rs",
     "crates/batchlas-posv/src/operands.rs",
     "crates/batchlas-posv/src/quench.rs",

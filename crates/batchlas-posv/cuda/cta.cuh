@@ -261,7 +261,7 @@ template <class T, Uplo U, int Q, int Warps, Read Reads> struct Unit {
   }
 };
 
-template <class T, Uplo U, int Q, int Warps, int Units, Read Reads> __global__ void __launch_bounds__(arch::WARP *Warps *Units) potrs_cta(const Systems args) {
+template <class T, Uplo U, int Q, int Warps, int Units, Read Reads> __global__ void __launch_bounds__(arch::WARP *Warps *Units, 1) potrs_cta(const Systems args) {
   static_assert(Warps == 1 || Units == 1, "the warps of a unit meet at barriers of the block");
   extern __shared__ __align__(16) unsigned char potrs_cta_shared[];
   // Blocks of the same items follow each other.

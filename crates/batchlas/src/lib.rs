@@ -46,11 +46,12 @@ pub use batchlas_core::{
 };
 pub use batchlas_kernels::cuda::Graph;
 pub use batchlas_posv::FactorOutput;
+pub use batchlas_posv::jitter::Jitter;
 pub use batchlas_select::{Environment, Executed, Recorder};
 pub use batchlas_vendor::Element;
 pub use catalogue::{Call, gemm_kernels, herk_kernels, kernels, kernels_of, product_kernels};
 pub use context::{Context, VOCABULARIES};
-pub use info::{Info, Pending};
+pub use info::{Info, Jittered, Pending};
 pub use options::{
     GemmOptions, HerkOptions, PosvOptions, PotrfOptions, PotriOptions, PotrsOptions, TrsmOptions,
 };

@@ -5,13 +5,14 @@ use batchlas_core::{
     WorkspaceMut,
 };
 use batchlas_posv::Posv;
+use batchlas_posv::jitter::Jitter;
 use batchlas_posv::mixed::Mixed;
 use batchlas_select::{Pin, Vocabulary};
 use batchlas_vendor::Element;
 use num_complex::Complex;
 
 use crate::context::Context;
-use crate::info::Pending;
+use crate::info::{Jittered, Pending};
 use crate::options::{
     GemmOptions, HerkOptions, PosvOptions, PotrfOptions, PotriOptions, PotrsOptions, TrsmOptions,
 };
@@ -204,6 +205,31 @@ impl Context {
                 Mixed { low: *low }.posv(queue, uplo, a, b, info, iterations, workspace)
             })
         }
+    }
+
+    /// [`Context::posv`] that solves items which are not positive definite once more, alone, as `(A + s I) X = B`, with
+    /// shifts `s` that grow until the item is positive definite or `jitter`'s limit has failed. Waits, and reports the shift
+    /// of every item. An item that no shift helps keeps its A and B, bit for bit; the factor of any other is that of the
+    /// matrix that was solved.
+    ///
+    /// A is copied before it is factored: the call allocates `n^2` elements, and 8 bytes for the shift, per item, and 28
+    /// bytes per failed item, beside the workspace of the solves.
+    ///
+    /// # Errors
+    /// As for [`Context::posv`]; shifts that do not grow from above 0 to the limit; no memory for the copy.
+    pub fn posv_jittered<T: Element>(
+        &self,
+        a: MatBatchMut<'_, T>,
+        b: MatBatchMut<'_, T>,
+        options: &PosvOptions,
+        jitter: &Jitter,
+    ) -> Result<Jittered> {
+        let pin = pin(&batchlas_posv::POSV, options.route.as_ref())?;
+        let retried = self.posv_with(pin, |posv| {
+            let posv = Posv { output: options.factor, ..*posv };
+            posv.posv_jittered(self.queue(), options.uplo, a, b, jitter)
+        })?;
+        Ok(Jittered { info: retried.info.into(), shifts: retried.shifts, ran: retried.ran })
     }
 
     /// Bytes of workspace that [`Context::posv_mixed_in`] needs.

@@ -1,6 +1,7 @@
 //! posv and potrs: families `tiny` and `cta`, and mixed precision.
 
 use batchlas::{Context, Dtype, Element, PosvOptions, PotrfOptions, PotrsOptions, Uplo, WorkspaceMut};
+use batchlas_bench::jitter;
 use batchlas_bench::matrices::{Random, Square, definite};
 use batchlas_bench::operands::{Layout, Store};
 use batchlas_bench::verify::{in_triangle, same_bits, solve_residual, untouched};
@@ -75,6 +76,11 @@ fn potrs_cta_solves_across_blocks() {
             assert!(residual < 50.0, "{uplo}: {residual}");
         }
     }
+}
+
+#[test]
+fn jitter_retries_what_failed_and_nothing_else() {
+    jitter::check(&context()).expect("the contract");
 }
 
 /// Of four items, the first is refined, the second has no factor in half the precision, the third has none at all, and the
