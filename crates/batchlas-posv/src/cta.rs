@@ -1,7 +1,7 @@
 //! `cta`: both triangular solves in one launch, the right-hand sides resident in shared memory, any order that fits.
 //!
 //! A unit of work is up to `rhs` right-hand sides of one item, solved by `warps` warps; more right-hand sides are more
-//! units. Where two units' factors fit the shared memory, the factor is read once and kept there for the second sweep. As a family of `posv` it runs after the routed factorisation and skips failed items, so that nothing needs to
+//! units. Small factors are read once and kept in shared memory for the second sweep. As a family of `posv` it runs after the routed factorisation and skips failed items, so that nothing needs to
 //! be done about them in between. Geometry and argument list of `cuda/cta.cuh`, which has the algorithm.
 #![allow(unsafe_code)]
 
@@ -21,6 +21,8 @@ static SOURCE: KernelSource =
 const WARP: usize = 32;
 /// Elements from a column of a block in shared memory to the next (`PITCH` of the text).
 const PITCH: usize = WARP + 1;
+/// Largest order whose factor is kept by default. Edge from the ledger `posv.sm_90.jsonl`.
+const MAX_N_ONCE: usize = 64;
 /// Shared memory that every kernel may ask for.
 const COMMON_SHARED: usize = 48 << 10;
 
@@ -63,10 +65,10 @@ impl Knobs {
         // Complex elements fill the instruction cache twice as fast.
         let most = if dtype.is_complex() { 4 } else { 8 };
         let rhs = knob("rhs").unwrap_or(nrhs.next_power_of_two().clamp(1, most));
-        // Two units must fit: one solves while the other's factor arrives.
+        // Beyond two rows of blocks, too few units fit to hide each other's chains of unknowns; and two must fit at all.
         let alone = Knobs { rhs, warps: 1, units: 1, once: true };
-        let fits = 2 * alone.shared_bytes(dtype, n) <= slm_budget;
-        let once = family.knob("read").map_or(fits, |value| value.to_string() == "once");
+        let pays = n <= MAX_N_ONCE && 2 * alone.shared_bytes(dtype, n) <= slm_budget;
+        let once = family.knob("read").map_or(pays, |value| value.to_string() == "once");
         let warps = knob("warps").unwrap_or(match n {
             0..=128 => 1,
             129..=511 => 4,
@@ -212,16 +214,18 @@ mod tests {
     }
 
     #[test]
-    fn the_factor_is_kept_while_two_fit() {
+    fn small_factors_are_kept_while_two_fit() {
         let family = POTRS.spelling("cta").unwrap();
         let of = |n| {
             let problem = Problem { dtype: Dtype::F64, uplo: Uplo::Lower, n, nrhs: 1, batch: 1 };
             Knobs::new(&problem, &family, 200_000)
         };
-        // 4 rows of blocks: 10 of 8448 bytes, and 128 right-hand sides and reciprocals.
-        assert_eq!((of(128).once, of(128).shared_bytes(Dtype::F64, 128)), (true, 10 * 8448 + 2048));
-        assert!(!of(129).once && of(129).shared_bytes(Dtype::F64, 129) == 4 * 8448 + 160 * 8);
-        assert_eq!((of(32).units, of(33).units), (4, 1));
+        // 2 rows of blocks: 3 of 8448 bytes, and 64 right-hand sides and reciprocals.
+        assert_eq!((of(64).once, of(64).shared_bytes(Dtype::F64, 64)), (true, 3 * 8448 + 1024));
+        assert!(!of(65).once && of(65).shared_bytes(Dtype::F64, 65) == 4 * (8448 + 96 * 8));
+        assert_eq!((of(32).units, of(33).units, of(65).units), (4, 1, 4));
+        let small = Problem { dtype: Dtype::F64, uplo: Uplo::Lower, n: 64, nrhs: 1, batch: 1 };
+        assert!(!Knobs::new(&small, &family, 50_000).once);
         // The largest factor that fits at all may be kept by request: 21 blocks.
         assert_eq!(check("cta:read=once:warps=1", 192, 1), Ok(()));
         assert!(check("cta:read=once:warps=1", 193, 1).unwrap_err().contains("240128 bytes"));
