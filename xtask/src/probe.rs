@@ -43,6 +43,7 @@ pub(crate) const CATALOGUES: &[fn(Arch, Scope) -> Vec<Family>] = &[
     posv_tiny,
     posv_cta,
     posv_mixed,
+    posv_jitter,
     staging,
     quench,
 ];
@@ -248,17 +249,18 @@ fn covered(arch: Arch, scope: Scope) -> bool {
 
 /// Every geometry that a default can have; in CI those of few right-hand sides.
 fn posv_cta(arch: Arch, scope: Scope) -> Vec<Family> {
-    let sizes: &[(usize, usize)] = match scope {
+    let budget = arch.multiprocessor().map_or(0, |sm| (sm.shared - sm.shared_reserved) as usize);
+    let sizes: Vec<(usize, usize)> = match scope {
         Scope::All => {
-            &[(32, 1), (32, 2), (32, 4), (32, 8), (256, 1), (256, 2), (256, 4), (256, 8), (512, 1), (512, 8)]
+            [32, 64, 150, 256, 512].into_iter().flat_map(|n| [1, 2, 4, 8].map(|q| (n, q))).collect()
         }
-        Scope::Subset => &[(32, 2)],
+        Scope::Subset => vec![(32, 2), (256, 8)],
     };
     let mut kernels = Vec::new();
     for family in posv::POTRS.spelling("cta").into_iter().filter(|_| covered(arch, scope)) {
         for problem in solves() {
             let of = |&(n, nrhs): &(usize, usize)| {
-                posv::cta::kernel_of(&posv::Problem { n, nrhs, ..problem }, &family, 0)
+                posv::cta::kernel_of(&posv::Problem { n, nrhs, ..problem }, &family, budget)
             };
             kernels.extend(sizes.iter().map(of));
         }
@@ -268,6 +270,10 @@ fn posv_cta(arch: Arch, scope: Scope) -> Vec<Family> {
 
 fn posv_mixed(arch: Arch, scope: Scope) -> Vec<Family> {
     family("batchlas-posv", "mixed", posv::mixed::kernels().filter(|_| covered(arch, scope)))
+}
+
+fn posv_jitter(arch: Arch, scope: Scope) -> Vec<Family> {
+    family("batchlas-posv", "jitter", posv::jitter::kernels().filter(|_| covered(arch, scope)))
 }
 
 /// All types, both triangles; the size is to be filled in.

@@ -12,6 +12,7 @@ pub mod conform;
 pub mod corpus;
 pub mod exact;
 pub mod floor;
+pub mod jitter;
 pub mod large;
 pub mod matrices;
 pub mod measure;

@@ -8,8 +8,8 @@
 use std::str::FromStr;
 
 use batchlas::{
-    Buffer, Context, Device, Diag, Dtype, Element, Kernel, PosvOptions, PotrfOptions, Queue, Ran, Result,
-    Side, Trans, TrsmOptions, Uplo, WorkspaceMut,
+    Buffer, Context, Device, Diag, Dtype, Element, FactorOutput, InfoMut, Kernel, PosvOptions, PotrfOptions,
+    Queue, Ran, Result, Side, Trans, TrsmOptions, Uplo, WorkspaceMut,
 };
 use num_complex::Complex;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -56,7 +56,7 @@ pub enum Op {
     /// Factorisation.
     Potrf,
     /// Solve.
-    Posv,
+    Posv(Solve),
     /// Triangular solve.
     Trsm(Side, Trans, Diag),
     /// Product, and what leading dimensions are beyond rows.
@@ -72,12 +72,25 @@ pub enum Product {
     Herk(Trans, usize),
 }
 
+/// The ways to solve a definite system.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Solve {
+    /// A receives the factor.
+    Storing,
+    /// Nobody needs the factor.
+    Discarding,
+    /// By way of half the precision.
+    Mixed,
+}
+
 impl Op {
-    /// The name in vocabularies and ledgers.
+    /// The name in ledgers. What a table is made from has the name of its vocabulary.
     pub fn name(self) -> &'static str {
         match self {
             Op::Potrf => "potrf",
-            Op::Posv => "posv",
+            Op::Posv(Solve::Storing) => "posv",
+            Op::Posv(Solve::Discarding) => "posv-discard",
+            Op::Posv(Solve::Mixed) => "posv-mixed",
             Op::Trsm(..) => "trsm",
             Op::Product(Product::Gemm(..), _) => "gemm",
             Op::Product(Product::Herk(..), _) => "herk",
@@ -91,7 +104,7 @@ impl Cell {
         let Cell { op, uplo, n, nrhs, batch, .. } = *self;
         let (exact, sizes) = match op {
             Op::Potrf => (vec![uplo.letter()], vec![n]),
-            Op::Posv => (vec![uplo.letter()], vec![n, nrhs.max(1)]),
+            Op::Posv(_) => (vec![uplo.letter()], vec![n, nrhs.max(1)]),
             Op::Trsm(side, trans, _) => (vec![side.letter(), trans.key().letter()], vec![n, nrhs]),
             Op::Product(Product::Gemm([a, b], m, k), _) => {
                 (vec![a.key().letter(), b.key().letter()], vec![m, n, k])
@@ -193,7 +206,9 @@ impl Row {
         let size = |what: &str, size: Option<usize>| size.ok_or_else(|| format!("{what} is missing"));
         let op = match self.op.as_str() {
             "potrf" => Op::Potrf,
-            "posv" => Op::Posv,
+            "posv" => Op::Posv(Solve::Storing),
+            "posv-discard" => Op::Posv(Solve::Discarding),
+            "posv-mixed" => Op::Posv(Solve::Mixed),
             "trsm" => Op::Trsm(
                 parsed("side", self.side.as_deref())?,
                 trans(0)?,
@@ -416,7 +431,18 @@ impl<T: Element> Subject for Bench<'_, T> {
                 ctx.potrf_in(a.rb_mut(), info.rb_mut(), WorkspaceMut::over(&mut memory), &options)
             })
         } else {
-            let options = PosvOptions { uplo, route, ..Default::default() };
+            let mut options = PosvOptions { uplo, route, ..Default::default() };
+            match self.cell.op {
+                Op::Posv(Solve::Mixed) => {
+                    let mut memory = queue.alloc(ctx.posv_mixed_workspace(a.rb(), &b, &options)?)?;
+                    return timed(queue, || {
+                        let (info, memory) = (info.rb_mut(), WorkspaceMut::over(&mut memory));
+                        ctx.posv_mixed_in(a, b, info, InfoMut::absent(), memory, &options)
+                    });
+                }
+                Op::Posv(Solve::Discarding) => options.factor = FactorOutput::Discarded,
+                _ => {}
+            }
             let mut memory = queue.alloc(ctx.posv_workspace(a.rb(), &b, false, &options)?)?;
             timed(queue, || {
                 ctx.posv_in(a.rb_mut(), b.rb_mut(), info.rb_mut(), WorkspaceMut::over(&mut memory), &options)
@@ -441,7 +467,7 @@ impl<T: Element> Subject for Bench<'_, T> {
                     self.a.read(queue, item * n * n, &mut factor.data)?;
                     scale * factor_residual(matrix, uplo, &factor, 0)
                 }
-                Op::Posv => scale * solve_residual(matrix, &given, &solved, 0),
+                Op::Posv(_) => scale * solve_residual(matrix, &given, &solved, 0),
                 Op::Trsm(side, trans, diag) => {
                     let x: Vec<Complex<f64>> = solved.data.iter().map(|e| e.widen()).collect();
                     let product = triangle_product(side, uplo, trans, diag, matrix, &x, (rows, cols));
@@ -575,13 +601,13 @@ fn row(
     let ns_per_item = per_item(full, batch);
     let floor_ns = match op {
         Op::Potrf => floor::potrf(dtype, uplo, n),
-        Op::Posv => floor::posv(dtype, uplo, n, nrhs),
+        Op::Posv(solve) => floor::posv(dtype, uplo, n, nrhs, solve == Solve::Storing),
         Op::Trsm(..) => floor::trsm(dtype, uplo, n, nrhs),
         Op::Product(Product::Gemm(_, m, k), _) => floor::gemm(dtype, m, n, k),
         Op::Product(Product::Herk(_, k), _) => floor::herk(dtype, uplo, n, k),
     };
     let (trans, m, k) = match op {
-        Op::Potrf | Op::Posv => (None, None, None),
+        Op::Potrf | Op::Posv(_) => (None, None, None),
         Op::Trsm(_, trans, _) => (Some(trans.letter().to_owned()), None, None),
         Op::Product(Product::Gemm([a, b], m, k), _) => (Some(format!("{a}{b}")), Some(m), Some(k)),
         Op::Product(Product::Herk(trans, k), _) => (Some(trans.letter().to_owned()), None, Some(k)),
@@ -601,7 +627,7 @@ fn row(
         m,
         n,
         k,
-        nrhs: matches!(op, Op::Posv | Op::Trsm(..)).then_some(nrhs),
+        nrhs: matches!(op, Op::Posv(_) | Op::Trsm(..)).then_some(nrhs),
         batch,
         ld: m.unwrap_or(n) + pad,
         family: family.into(),
@@ -656,7 +682,7 @@ mod tests {
         let herk = Op::Product(Product::Herk(Trans::ConjTrans, 5), 3);
         for (op, nrhs, family) in [
             (Op::Potrf, 0, "vendor"),
-            (Op::Posv, 2, "blocked"),
+            (Op::Posv(Solve::Discarding), 2, "blocked"),
             (trsm, 3, "vendor"),
             (gemm, 0, "vendor"),
             (herk, 0, "vendor"),
@@ -694,7 +720,7 @@ mod tests {
         };
         let tiny = names(&cell(Op::Potrf, 17, 0, 1 << 31), "tiny");
         assert!(matches!(&tiny[..], [one] if one.contains("potrf_tiny<batchlas::f64, 17")), "{tiny:?}");
-        let blocked = names(&cell(Op::Posv, 20, 3, 100), "blocked");
+        let blocked = names(&cell(Op::Posv(Solve::Storing), 20, 3, 100), "blocked");
         for part in ["potrf_", "trsm_"] {
             assert!(blocked.iter().any(|name| name.contains(part)), "{blocked:?}");
         }

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! potrf DTYPE UPLO N BATCH ROUTE...
-//! posv  DTYPE UPLO N NRHS BATCH ROUTE...
+//! posv  DTYPE UPLO N NRHS BATCH ROUTE...      also posv-discard (the factor is not stored) and posv-mixed
 //! trsm  DTYPE SIDE UPLO TRANS DIAG N Q BATCH ROUTE...
 //! gemm  DTYPE TRANS_A TRANS_B M N K BATCH ROUTE...
 //! herk  DTYPE UPLO TRANS N K BATCH ROUTE...
@@ -20,7 +20,7 @@ use std::str::FromStr;
 
 use batchlas::{Diag, Dtype, Side, Trans, Uplo};
 
-use crate::measure::{Cell, Op, Product};
+use crate::measure::{Cell, Op, Product, Solve};
 
 /// Bytes that a batch of `auto` fills.
 const AUTO_BYTES: usize = 512 << 20;
@@ -49,7 +49,7 @@ impl fmt::Display for Cell {
         write!(f, "{} {dtype} ", op.name())?;
         match op {
             Op::Potrf => write!(f, "{uplo} {n}")?,
-            Op::Posv => write!(f, "{uplo} {n} {nrhs}")?,
+            Op::Posv(_) => write!(f, "{uplo} {n} {nrhs}")?,
             Op::Trsm(side, trans, diag) => write!(f, "{side} {uplo} {trans} {diag} {n} {nrhs}")?,
             Op::Product(Product::Gemm([a, b], m, k), _) => write!(f, "{a} {b} {m} {n} {k}")?,
             Op::Product(Product::Herk(trans, k), _) => write!(f, "{uplo} {trans} {n} {k}")?,
@@ -126,8 +126,8 @@ pub fn usual(orders: impl IntoIterator<Item = usize>) -> Vec<Entry> {
         {
             let mut ops = vec![
                 (Op::Potrf, 0),
-                (Op::Posv, 1),
-                (Op::Posv, 8),
+                (Op::Posv(Solve::Storing), 1),
+                (Op::Posv(Solve::Storing), 8),
                 (Op::Product(Product::Herk(Trans::No, n), 0), 0),
             ];
             for (&side, &trans) in
@@ -161,7 +161,14 @@ fn entry(line: &str) -> Result<Entry, String> {
             return Ok(Entry { cell, routes: words.map(str::to_owned).collect() });
         }
         "potrf" => (Op::Potrf, parsed::<Uplo>(next("the triangle")?, "the triangle")?),
-        "posv" => (Op::Posv, parsed(next("the triangle")?, "the triangle")?),
+        "posv" | "posv-discard" | "posv-mixed" => {
+            let solve = match op {
+                "posv-discard" => Solve::Discarding,
+                "posv-mixed" => Solve::Mixed,
+                _ => Solve::Storing,
+            };
+            (Op::Posv(solve), parsed(next("the triangle")?, "the triangle")?)
+        }
         "trsm" => {
             let side = parsed(next("the side")?, "the side")?;
             let uplo = parsed(next("the triangle")?, "the triangle")?;

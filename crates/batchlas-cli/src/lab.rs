@@ -44,6 +44,9 @@ pub(crate) struct GpuTest {
     /// Leave out the cases that need a whole GPU
     #[arg(long)]
     no_large: bool,
+    /// Of the cases that need a whole GPU, only those whose name contains this
+    #[arg(long)]
+    large: Option<String>,
 }
 
 /// Runs the suite; the number of failures.
@@ -64,7 +67,8 @@ pub(crate) fn gpu_test(args: &GpuTest) -> Result<usize> {
     }
     let ctx = context(args.device, 0, &[])?;
     if !args.no_large {
-        for (name, check) in large::all() {
+        let wanted = args.large.as_deref().unwrap_or("");
+        for (name, check) in large::all().iter().filter(|(name, _)| name.contains(wanted)) {
             report(name, check(&ctx))?;
         }
     }

@@ -69,8 +69,17 @@ pub(crate) const FAMILIES: &[Family] = &[
     Family {
         name: "posv:cta",
         // One warp, and several that take turns.
-        subset: &["potrs f32 L 100 3 5 cta", "potrs f64 U 70 3 1 cta:rhs=4:warps=2"],
-        all: &["potrs * * 40 3 3 cta", "potrs * * 70 5 2 cta:rhs=4:warps=2", "potrs * * 70 9 2 cta"],
+        subset: &[
+            "potrs f32 L 100 3 5 cta",
+            "potrs f64 U 70 3 1 cta:rhs=4:warps=2",
+            "potrs f64 L 70 3 1 cta:warps=2:read=twice",
+        ],
+        all: &[
+            "potrs * * 40 3 3 cta",
+            "potrs * * 70 5 2 cta:rhs=4:warps=2",
+            "potrs * * 70 9 2 cta",
+            "potrs * * 70 5 2 cta:warps=2:read=twice",
+        ],
     },
     Family {
         name: "posv:mixed",
