@@ -171,7 +171,7 @@ fn trsm_fused(arch: Arch, scope: Scope) -> Vec<Family> {
 
 /// Every order up to a warp's and some beyond; without `--all` one of each kind.
 fn trsm_few(arch: Arch, scope: Scope) -> Vec<Family> {
-    let (orders, right_hand_sides): (Vec<usize>, &[usize]) = match scope {
+    let (orders, right_hand_sides): (Vec<usize>, &[u32]) = match scope {
         Scope::All => ((1..=32).chain([33, 48, 64, 100, few::MAX_N]).collect(), few::COMPILED_Q),
         Scope::Subset if arch.to_string() == "sm_90" => (vec![9], &[1]),
         Scope::Subset => (Vec::new(), &[]),

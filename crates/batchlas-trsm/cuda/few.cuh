@@ -1,15 +1,16 @@
-// trsm, family `few`: triangular solve of order N <= 128 with at most Q <= 8 right-hand sides, where reading the triangle is what costs.
+// trsm, family `few`: triangular solve of order N <= 128 with few right-hand sides, Q at a time, where reading the triangle is what costs.
 //
-// P lanes of a warp share one item, so a warp holds 32 / P of them and a work-group several warps that know nothing of each other: no shared memory, no
-// barrier. Lane l owns rows l, l + P, ... of the solution, of all right-hand sides. The triangle is read once, by blocks of P x P, lanes walking down its
-// columns; the blocks of a block row are all on their way before the first is used.
+// P lanes of a warp share one item, so a warp holds 32 / P of them and a work-group several warps that know nothing of each other. Lane l owns rows l, l + P, ...
+// of the solution, of all right-hand sides. The triangle is read once, by blocks of P x P, lanes walking along its columns.
 //
 // With E = op(A) on the left and op(A)^T on the right, both sides solve E x = alpha b (cta.cuh says how the 24 cases fold). Block by block in the direction of
 // the elimination: the solved blocks are subtracted, then the diagonal block is eliminated, one broadcast per row and right-hand side. Where E is the
-// transpose of A, a block of A is transposed across the lanes first.
+// transpose of A, a block of A goes through a tile of shared memory, which is where its lanes get columns of it as rows of E; asynchronous copies fill the
+// tile with the next block while this one is in use.
 //
 // A row is solved by its own lane, and only rows that are still unsolved are ever updated: a NaN or an infinity reaches what depends on it and nothing else.
 #pragma once
+#include <batchlas/memory.cuh>
 #include <batchlas/partition.cuh>
 #include <batchlas/solve.cuh>
 #include <batchlas/unroll.cuh>
@@ -22,8 +23,19 @@ __global__ void __launch_bounds__(arch::WARP *Warps, MinBlocks) trsm_few(const T
   using Lanes = Partition<P>;
   constexpr int SLOTS = (N + P - 1) / P;
   constexpr bool FORWARD = (U == Uplo::Lower) != Transposed;
+  // An odd pitch: neither the copies, along a column, nor the reads, across them, meet in a bank.
+  constexpr int PITCH = P + 1;
+  __shared__ T tiles[Transposed ? Warps * arch::WARP * PITCH : 1];
 
-  const u64 wanted = (arch::block() * Warps + arch::warp()) * Lanes::PER_WARP + Lanes::index();
+  // Warps that take different right-hand sides of the same items are neighbours: the first of them to read a triangle reads it for all.
+  u64 share = arch::block() * Warps + arch::warp();
+  u32 first_rhs = 0;
+  if (args.slices > 1) {
+    first_rhs = static_cast<u32>(share % args.slices) * Q;
+    share /= args.slices;
+  }
+  const u32 end = args.q - first_rhs;
+  const u64 wanted = share * Lanes::PER_WARP + Lanes::index();
   // A partition without an item takes part in the shuffles, on zeros.
   const bool live = wanted < args.batch;
   const u64 item = live ? wanted : args.batch - 1;
@@ -31,9 +43,9 @@ __global__ void __launch_bounds__(arch::WARP *Warps, MinBlocks) trsm_few(const T
   // With alpha = 0 nothing is read: a system of ones and zeros is solved.
   const bool reads = live && !(args.flags & ALPHA_ZERO);
   const u64 a = item_address(args.a, item) + l * sizeof(T);
-  const u64 b = item_address(args.b, item);
   const u64 row_bytes = S == Side::Left ? sizeof(T) : args.b.ld_bytes;
   const u64 rhs_bytes = S == Side::Left ? args.b.ld_bytes : sizeof(T);
+  const u64 b = item_address(args.b, item) + first_rhs * rhs_bytes;
 
   // Row l of block (row, column) of A: what the triangle has of it.
   const auto load_block = [&](T(&block)[P], auto row_index, auto column_index) {
@@ -49,6 +61,42 @@ __global__ void __launch_bounds__(arch::WARP *Warps, MinBlocks) trsm_few(const T
     }
   };
 
+  // The same by way of the tile, transposed: starts the copy of block number `by` of block row `step` of E, in the order of elimination, the diagonal block last.
+  T *const tile = tiles + (Transposed ? (arch::warp() * Lanes::PER_WARP + Lanes::index()) * P * PITCH : 0);
+  const auto fetch = [&](auto step, auto by) {
+    constexpr int column_index = FORWARD ? decltype(step)::VALUE : SLOTS - 1 - decltype(step)::VALUE;
+    constexpr int row = FORWARD ? decltype(by)::VALUE : SLOTS - 1 - decltype(by)::VALUE;
+    constexpr int first = column_index * P;
+    u64 column = (SLOTS == 1 ? a : arch::renamed(a)) + first * args.a.ld_bytes + row * P * sizeof(T);
+    u32 to = arch::shared_address(tile + l);
+#pragma unroll
+    for (int c = 0; c < P; c++) {
+      const bool stored = row != column_index || (U == Uplo::Lower ? l > c : l < c);
+      arch::copy_async_or_zero<sizeof(T)>(reads && first + c < N && stored && (row * P + P <= N || l < N - row * P), to, column);
+      column = arch::advance(column, args.a.ld_bytes);
+      to += PITCH * sizeof(T);
+    }
+    arch::commit_async();
+  };
+  // Takes that block out of the tile and starts the copy of the next one.
+  const auto take = [&](T(&block)[P], auto step, auto by) {
+    constexpr int i = decltype(step)::VALUE;
+    constexpr int k = decltype(by)::VALUE;
+    arch::wait_async<0>();
+    arch::sync_warp();
+#pragma unroll
+    for (int c = 0; c < P; c++) {
+      block[c] = tile[l * PITCH + c];
+    }
+    if constexpr (k < i || i + 1 < SLOTS) {
+      arch::sync_warp();
+      fetch(Index<k < i ? i : i + 1>(), Index<k < i ? k + 1 : 0>());
+    }
+  };
+
+  if constexpr (Transposed) {
+    fetch(Index<0>(), Index<0>());
+  }
   T y[SLOTS][Q], inverse[SLOTS], diagonal[P];
 #pragma unroll
   for (int r = 0; r < SLOTS; r++) {
@@ -56,11 +104,13 @@ __global__ void __launch_bounds__(arch::WARP *Warps, MinBlocks) trsm_few(const T
     inverse[r] = load(within && !(args.flags & UNIT), a + r * P * (args.a.ld_bytes + sizeof(T)) + l * args.a.ld_bytes, one<T>());
 #pragma unroll
     for (int s = 0; s < Q; s++) {
-      y[r][s] = load(within && s < args.q, b + (r * P + l) * row_bytes + s * rhs_bytes, zero<T>());
+      y[r][s] = load(within && s < end, b + (r * P + l) * row_bytes + s * rhs_bytes, zero<T>());
     }
   }
   constexpr int START = FORWARD ? 0 : SLOTS - 1;
-  load_block(diagonal, Index<START>(), Index<START>());
+  if constexpr (!Transposed) {
+    load_block(diagonal, Index<START>(), Index<START>());
+  }
   arch::fence_block();
 #pragma unroll
   for (int r = 0; r < SLOTS; r++) {
@@ -80,9 +130,7 @@ __global__ void __launch_bounds__(arch::WARP *Warps, MinBlocks) trsm_few(const T
       if (args.a.ld_bytes > (step * SLOTS + decltype(solved)::VALUE) * sizeof(T)) {
         T block[P];
         if constexpr (Transposed) {
-          load_block(block, Index<k>(), Index<i>());
-          arch::fence_block();
-          Lanes::transpose(block);
+          take(block, step_index, solved);
         } else {
           load_block(block, Index<i>(), Index<k>());
           arch::fence_block();
@@ -99,12 +147,11 @@ __global__ void __launch_bounds__(arch::WARP *Warps, MinBlocks) trsm_few(const T
       }
     });
     if (step == 0 || args.a.ld_bytes > (step * SLOTS + step) * sizeof(T)) {
-      if constexpr (step > 0) {
+      if constexpr (Transposed) {
+        take(diagonal, step_index, step_index);
+      } else if constexpr (step > 0) {
         load_block(diagonal, Index<i>(), Index<i>());
         arch::fence_block();
-      }
-      if constexpr (Transposed) {
-        Lanes::transpose(diagonal);
       }
       unroll<0, P>([&](auto distance) {
         constexpr int c = FORWARD ? decltype(distance)::VALUE : P - 1 - decltype(distance)::VALUE;
@@ -129,7 +176,7 @@ __global__ void __launch_bounds__(arch::WARP *Warps, MinBlocks) trsm_few(const T
 #pragma unroll
     for (int s = 0; s < Q; s++) {
       const T x = conj_if(args.flags & CONJUGATE, y[r][s]);
-      store(within && s < args.q, out + (r * P + writer) * row_bytes + s * rhs_bytes, x);
+      store(within && s < end, out + (r * P + writer) * row_bytes + s * rhs_bytes, x);
     }
   }
 }

@@ -12,13 +12,10 @@ use batchlas_core::{
 use batchlas_resident::registers::blocks_per_sm;
 use batchlas_select::{Candidate, Class, Knob, Refusal, Spelling, Values};
 
-use crate::operands::{self, Case, Geometry, WARP};
+use crate::operands::{self, Case, Geometry, SHARED_BYTES, WARP};
 
 /// Largest order.
 pub const MAX_N: usize = 32;
-
-/// Static shared memory of a work-group ends here.
-const SHARED_BYTES: usize = 48 << 10;
 
 /// Most groups that every multiprocessor should get before they are made smaller.
 const GROUPS_PER_UNIT: usize = 4;
@@ -225,7 +222,7 @@ pub(crate) fn launch<T: Scalar>(
     knobs: &Knobs,
 ) -> Result<()> {
     let kernel = kernel(T::DTYPE, shape.n, Case::of(shape), knobs);
-    let geometry = Geometry { items: knobs.groups(), columns: knobs.lanes * knobs.cols };
+    let geometry = Geometry { items: knobs.groups(), columns: knobs.lanes * knobs.cols, shares: 1 };
     // SAFETY: the kernel is of this crate and takes the shared argument block; one work-group of it serves as many items and
     // right-hand sides as the geometry says.
     unsafe { operands::launch(queue, &kernel, shape, alpha, a, b, geometry) }

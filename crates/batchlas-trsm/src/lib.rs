@@ -15,14 +15,17 @@
 //!
 //! # Families
 //! With `E = op(A)` on the left and `op(A)^T` on the right, every case is `E x = alpha b` for vectors b that are columns or
-//! rows of B. Side, stored triangle and whether E is A or its transpose are compiled for, eight kernels per order and type;
+//! rows of B. Side, stored triangle and whether E is A or its transpose are compiled for, eight kernels per order and type
+//! (`fused` tells them apart by strides);
 //! conjugation, unit diagonal, alpha, leading dimensions, strides and pointer arrays are facts of a launch.
 //!
 //! | family | serves | a thread owns |
 //! |---|---|---|
 //! | [`cta`] | orders to 32, any number of right-hand sides | whole right-hand sides |
 //! | [`sg_left`] | the same on the left, a warp per slice of columns | whole right-hand sides |
-//! | [`few`] | at most 8 right-hand sides, orders to 128 | rows of all right-hand sides |
+//! | [`few`] | at most 8 right-hand sides, orders to 128 (c64: 64) | rows of all right-hand sides, or of its warp's share |
+//! | [`fused`] | orders to 128 (c64: 96), any number of right-hand sides | blocks of rows of a tile, on tensor cores |
+//! | `blocked` | any order, over a product and the families above | |
 //! | `vendor` | what its library serves | |
 
 mod blocked;

@@ -10,6 +10,9 @@ use bytemuck::{Pod, Zeroable};
 /// Threads of a warp.
 pub(crate) const WARP: u32 = 32;
 
+/// Static shared memory of a work-group ends here.
+pub(crate) const SHARED_BYTES: usize = 48 << 10;
+
 /// The triangular system `E x = alpha b` that a case stands for: E is A or its transpose, possibly conjugated, and the
 /// vectors b are the columns of B (Left) or its rows (Right). 24 cases fold to eight kernels: side, stored triangle and
 /// `transposed`; the rest is [`Flags`].
@@ -79,7 +82,7 @@ struct Args {
     b: Items,
     batch: u64,
     q: u32,
-    /// Work-groups that the right-hand sides of one item take.
+    /// Shares that the right-hand sides of one item take.
     slices: u32,
     alpha: [f64; 2],
     flags: u32,
@@ -110,16 +113,18 @@ impl Args {
     }
 }
 
-/// What one work-group takes.
+/// How a kernel divides a batch into shares.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Geometry {
-    /// Items.
+    /// Items of a share.
     pub(crate) items: u32,
-    /// Right-hand sides of each item.
+    /// Right-hand sides of each item in a share.
     pub(crate) columns: u32,
+    /// Shares of a work-group.
+    pub(crate) shares: u32,
 }
 
-/// Enqueues a kernel over all items and right-hand sides: work-groups of the same items are neighbours.
+/// Enqueues a kernel over all items and right-hand sides: shares of the same items are neighbours.
 ///
 /// # Errors
 /// More right-hand sides or work-groups than 31 bits count; the queue's own.
@@ -147,7 +152,8 @@ pub(crate) unsafe fn launch<T: Scalar>(
     };
     let q = i32::try_from(shape.q).map_err(|_| too_large())?.unsigned_abs();
     let slices = q.div_ceil(geometry.columns);
-    let grid = (shape.batch as u64).div_ceil(geometry.items.into()) * u64::from(slices);
+    let shares = (shape.batch as u64).div_ceil(geometry.items.into()) * u64::from(slices);
+    let grid = shares.div_ceil(geometry.shares.into());
     let grid = i32::try_from(grid).map_err(|_| too_large())?.unsigned_abs();
     let args = Args::new(shape, q, slices, alpha, Items::of(a), Items::of(&b));
     let launch = Launch { kernel, grid, dynamic_shared: 0, args: bytemuck::bytes_of(&args) };

@@ -51,3 +51,39 @@ impl Problem {
         self.shape.n == 0 || self.shape.q == 0 || self.shape.batch == 0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use batchlas_core::Extent;
+    use batchlas_core::{ArgumentError, Error};
+
+    use super::*;
+
+    /// CON-18: no family solves items of different sizes, so the operation says so before it looks for one.
+    #[test]
+    fn a_heterogeneous_batch_is_refused_whichever_operand_it_is() {
+        const N: usize = 3;
+        let (a, mut b) = ([1f64; 2 * N * N], [1f64; 2 * N]);
+        let (orders, sides) = ([Extent { rows: N, cols: N }; 2], [Extent { rows: N, cols: 1 }; 2]);
+        for (uneven_a, uneven_b) in [(true, false), (false, true), (false, false)] {
+            let mut factor = MatBatch::packed(&a, N, N, 2).unwrap();
+            let mut rhs = MatBatchMut::packed(&mut b, N, 1, 2).unwrap();
+            if uneven_a {
+                factor = factor.with_extents(&orders).unwrap();
+            }
+            if uneven_b {
+                rhs = rhs.with_extents(&sides).unwrap();
+            }
+            let (side, uplo, trans, diag) = (Side::Left, Uplo::Lower, Trans::No, Diag::NonUnit);
+            let problem = Problem::new(side, uplo, trans, diag, &factor, &rhs, Place::Host);
+            let refused = match &problem {
+                Err(Error::InvalidArgument(ArgumentError::Heterogeneous { op: "trsm", operand })) => {
+                    Some(*operand)
+                }
+                _ => None,
+            };
+            let expected = if uneven_a { Some("A") } else { uneven_b.then_some("B") };
+            assert_eq!(refused, expected, "{problem:?}");
+        }
+    }
+}

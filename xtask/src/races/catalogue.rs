@@ -103,7 +103,7 @@ pub(crate) const FAMILIES: &[Family] = &[
     },
     Family {
         name: "trsm:few",
-        subset: &["trsm f32 L L N N 17 1 5 few", "trsm f64 R U T N 40 3 2 few"],
+        subset: &["trsm f32 L L N N 17 1 5 few", "trsm f64 R U N N 40 3 2 few:rhs=2"],
         all: &["trsm * L * N N 17 1 5 few", "trsm * L * T N 40 3 2 few", "trsm * R * C N 33 8 2 few"],
     },
     Family {

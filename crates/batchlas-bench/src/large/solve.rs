@@ -15,7 +15,7 @@ fn options<T: Element>(route: &str) -> TrsmOptions<T> {
 pub(super) fn scaled_identities(ctx: &Context) -> Outcome {
     const N: usize = 4;
     const BATCHES: [usize; 5] = [65_535, 65_536, 65_537, 70_000, 524_281];
-    const ROUTES: [&str; 3] = ["cta:lanes=32:warps=1", "few:lanes=4", "sg_left"];
+    const ROUTES: [&str; 4] = ["cta:lanes=32:warps=1", "few:lanes=4", "sg_left", "fused"];
     if !ctx.device().is_gpu() {
         return Ok("families of a GPU".into());
     }
@@ -36,7 +36,7 @@ pub(super) fn scaled_identities(ctx: &Context) -> Outcome {
             return Err(format!("{route}, batch {batch}: item {item} is {:?}", &solved[item * N..][..N]));
         }
     }
-    Ok("up to 524,281 items, three families".into())
+    Ok("up to 524,281 items, four families".into())
 }
 
 /// Work-groups of several warps, more than the device holds at once: a triangle that is read before it is staged shows as
@@ -44,6 +44,7 @@ pub(super) fn scaled_identities(ctx: &Context) -> Outcome {
 pub(super) fn several_warps(ctx: &Context) -> Outcome {
     const Q: usize = 256;
     const REPEATS: usize = 20;
+    const ROUTES: [&str; 2] = ["cta:cols=1:lanes=256:warps=8", "fused:warps=8"];
     if !ctx.device().is_gpu() {
         return Ok("families of a GPU".into());
     }
@@ -60,16 +61,15 @@ pub(super) fn several_warps(ctx: &Context) -> Outcome {
         let factors = ctx.upload(&one.data.repeat(batch)).map_err(text)?;
         let pristine = ctx.upload(&b.repeat(batch)).map_err(text)?;
         let mut solved = Buffer::<f32>::new(ctx.queue(), pristine.len()).map_err(text)?;
-        for repeat in 0..REPEATS {
+        for (repeat, route) in (0..REPEATS).flat_map(|repeat| ROUTES.map(|route| (repeat, route))) {
             solved.copy_from(ctx.queue(), &pristine).map_err(text)?;
             let a = factors.view(n, n, n, n * n, batch).map_err(text)?;
             let view = solved.view_mut(n, Q, n, n * Q, batch).map_err(text)?;
-            let route = "cta:cols=1:lanes=256:warps=8";
             ctx.trsm(a, view, &options(route)).map_err(text)?;
             let solved = ctx.download(&solved).map_err(text)?;
             let wrong = solved.chunks(n * Q).filter(|item| item != &&x[..]).count();
             if wrong > 0 {
-                return Err(format!("n = {n}, repeat {repeat}: {wrong} of {batch} items are wrong"));
+                return Err(format!("{route}, n = {n}, repeat {repeat}: {wrong} of {batch} items are wrong"));
             }
         }
     }
@@ -86,7 +86,7 @@ pub(super) fn offsets(ctx: &Context) -> Outcome {
     }
     let one = triangle(N);
     let factor = ctx.upload(&one.data).map_err(text)?;
-    for route in ["cta", "sg_left"] {
+    for route in ["cta", "sg_left", "fused"] {
         let mut b = Buffer::<f32>::new(ctx.queue(), BATCH * N * Q).map_err(text)?;
         let items = [0, BATCH / 2, BATCH - 2, BATCH - 1];
         let expected: Vec<f32> = (0..N * Q).map(|e| (e % 5) as f32 - 2.0).collect();

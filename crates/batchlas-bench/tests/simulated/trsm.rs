@@ -137,6 +137,29 @@ fn every_guard_of_ragged_blocks_is_needed() {
     }
 }
 
+/// Right-hand sides dealt to several warps are those that one warp would have solved, to the bit; the last share is ragged, and
+/// there are warps without one.
+#[test]
+fn right_hand_sides_shared_by_warps_are_the_same() {
+    const N: usize = 6;
+    const Q: usize = 5;
+    let element = |e: usize| match (e % N).cmp(&(e / N % N)) {
+        Ordering::Equal => 3.0,
+        Ordering::Greater => 0.3 + e as f32 / 64.0,
+        Ordering::Less => f32::NAN,
+    };
+    let a: Vec<f32> = (0..3 * N * N).map(element).collect();
+    let b: Vec<f32> = (0..3 * N * Q).map(|e| e as f32).collect();
+    let whole = solve(&context(), "few:rhs=8:lanes=8", N, Q, &a, &b).expect("a run");
+    assert!(whole.iter().all(|x| x.is_finite()), "{whole:?}");
+    for route in ["few:rhs=1:lanes=8:warps=2", "few:rhs=2:lanes=8", "few:rhs=4:lanes=8:warps=1"] {
+        assert_eq!(solve(&context(), route, N, Q, &a, &b).expect("a run"), whole, "{route}");
+    }
+    let broken = planted("const u32 end = args.q - first_rhs;", "const u32 end = args.q;");
+    let beyond = solve(&broken, "few:rhs=2:lanes=8", N, Q, &a, &b);
+    assert!(beyond.is_err() || beyond.is_ok_and(|x| x != whole), "the last share has no end");
+}
+
 /// A zero on the diagonal gives what division gives, where it is divided by, and disturbs nothing else.
 #[test]
 fn a_zero_diagonal_disturbs_what_depends_on_it_alone() {

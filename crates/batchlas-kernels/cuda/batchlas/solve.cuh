@@ -20,7 +20,7 @@ struct TrsmArgs {
   /// Items, and right-hand sides of each.
   u64 batch;
   u32 q;
-  /// Work-groups that the right-hand sides of one item take.
+  /// Shares of a work-group, or work-groups, that the right-hand sides of one item take.
   u32 slices;
   /// alpha; a real type uses the first.
   f64 alpha_re, alpha_im;
