@@ -10,7 +10,7 @@ use batchlas_kernels::Arch;
 use batchlas_kernels::nvrtc::Nvrtc;
 use batchlas_kernels::probe::{self, DEFAULT_ARCHS, Family};
 use batchlas_posv as posv;
-use batchlas_potrf::{lpanel, tiny};
+use batchlas_potrf::{left, lpanel, tiny};
 use batchlas_select::Spelling;
 use batchlas_trsm::{cta, few, fused, sg_left};
 
@@ -30,6 +30,8 @@ pub(crate) const CATALOGUES: &[fn(Arch, Scope) -> Vec<Family>] = &[
     potrf_tiny,
     potrf_cta,
     potrf_lpanel,
+    potrf_left,
+    potrf_blocked,
     potri,
     logdet,
     trsm_cta,
@@ -41,6 +43,7 @@ pub(crate) const CATALOGUES: &[fn(Arch, Scope) -> Vec<Family>] = &[
     posv_tiny,
     posv_cta,
     posv_mixed,
+    posv_jitter,
     staging,
     quench,
 ];
@@ -104,6 +107,26 @@ fn potrf_lpanel(arch: Arch, scope: Scope) -> Vec<Family> {
         }
     }
     family("batchlas-potrf", "lpanel", kernels)
+}
+
+/// Every kernel; in CI those of the triangle that needs more registers, on the architecture that is measured.
+fn potrf_left(arch: Arch, scope: Scope) -> Vec<Family> {
+    let spelling = batchlas_potrf::VOCABULARY.spelling("left").into_iter();
+    let kernels = spelling.flat_map(|family| {
+        let types = Dtype::ALL.into_iter().filter(|_| covered(arch, scope));
+        types
+            .flat_map(|dtype| match scope {
+                Scope::All => left::kernels(dtype, &family).collect::<Vec<_>>(),
+                Scope::Subset => left::layouts(dtype, Uplo::Upper, &family).take(1).collect(),
+            })
+            .collect::<Vec<_>>()
+    });
+    family("batchlas-potrf", "left", kernels)
+}
+
+fn potrf_blocked(arch: Arch, scope: Scope) -> Vec<Family> {
+    let kernels = batchlas_potrf::blocked::kernels().step_by(if scope == Scope::All { 1 } else { 4 });
+    family("batchlas-potrf", "blocked", kernels.filter(|_| covered(arch, scope)))
 }
 
 fn potri(arch: Arch, scope: Scope) -> Vec<Family> {
@@ -226,17 +249,18 @@ fn covered(arch: Arch, scope: Scope) -> bool {
 
 /// Every geometry that a default can have; in CI those of few right-hand sides.
 fn posv_cta(arch: Arch, scope: Scope) -> Vec<Family> {
-    let sizes: &[(usize, usize)] = match scope {
+    let budget = arch.multiprocessor().map_or(0, |sm| (sm.shared - sm.shared_reserved) as usize);
+    let sizes: Vec<(usize, usize)> = match scope {
         Scope::All => {
-            &[(32, 1), (32, 2), (32, 4), (32, 8), (256, 1), (256, 2), (256, 4), (256, 8), (512, 1), (512, 8)]
+            [32, 64, 150, 256, 512].into_iter().flat_map(|n| [1, 2, 4, 8].map(|q| (n, q))).collect()
         }
-        Scope::Subset => &[(32, 2)],
+        Scope::Subset => vec![(32, 2), (256, 8)],
     };
     let mut kernels = Vec::new();
     for family in posv::POTRS.spelling("cta").into_iter().filter(|_| covered(arch, scope)) {
         for problem in solves() {
             let of = |&(n, nrhs): &(usize, usize)| {
-                posv::cta::kernel_of(&posv::Problem { n, nrhs, ..problem }, &family, 0)
+                posv::cta::kernel_of(&posv::Problem { n, nrhs, ..problem }, &family, budget)
             };
             kernels.extend(sizes.iter().map(of));
         }
@@ -246,6 +270,10 @@ fn posv_cta(arch: Arch, scope: Scope) -> Vec<Family> {
 
 fn posv_mixed(arch: Arch, scope: Scope) -> Vec<Family> {
     family("batchlas-posv", "mixed", posv::mixed::kernels().filter(|_| covered(arch, scope)))
+}
+
+fn posv_jitter(arch: Arch, scope: Scope) -> Vec<Family> {
+    family("batchlas-posv", "jitter", posv::jitter::kernels().filter(|_| covered(arch, scope)))
 }
 
 /// All types, both triangles; the size is to be filled in.

@@ -65,12 +65,12 @@ pub fn potrf(dtype: Dtype, uplo: Uplo, n: usize) -> f64 {
     floor(bytes, dtype, (n as f64).powi(3) / 6.0)
 }
 
-/// Nanoseconds per item of a packed solve that stores the factor.
-pub fn posv(dtype: Dtype, uplo: Uplo, n: usize, nrhs: usize) -> f64 {
+/// Nanoseconds per item of a packed solve, which stores the factor or not.
+pub fn posv(dtype: Dtype, uplo: Uplo, n: usize, nrhs: usize, stores: bool) -> f64 {
     let (stride, runs) = (n * n * dtype.bytes(), triangle(dtype, uplo, n));
     let rhs = n * nrhs * dtype.bytes();
     let bytes = traffic(stride, READ_UNIT, &runs)
-        + traffic(stride, WRITE_UNIT, &runs)
+        + if stores { traffic(stride, WRITE_UNIT, &runs) } else { 0.0 }
         + traffic(rhs, READ_UNIT, &[(0, rhs)])
         + traffic(rhs, WRITE_UNIT, &[(0, rhs)]);
     floor(bytes, dtype, (n as f64).powi(3) / 6.0 + (n * n * nrhs) as f64)

@@ -2,6 +2,7 @@
 //! time per call, graphs. Each is a row of the behaviour contract.
 #![allow(unsafe_code)]
 
+mod mixed;
 mod solve;
 
 use std::time::Instant;
@@ -30,6 +31,8 @@ pub fn all() -> &'static [Case] {
         ("T22 memory over a thousand calls", flat_memory),
         ("T23 host time of a call", host_time),
         ("M9 potrf in a CUDA graph", graph),
+        ("retries with a shifted diagonal", crate::jitter::check),
+        ("mixed precision from well to ill conditioned", mixed::conditions),
         ("T1, T2 triangular solves of scaled identities", solve::scaled_identities),
         ("T3 triangular solves by work-groups of several warps", solve::several_warps),
         ("T16 triangular solves beyond 2^31 elements", solve::offsets),

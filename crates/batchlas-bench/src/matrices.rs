@@ -125,6 +125,30 @@ pub fn definite<T: Scalar>(n: usize, random: &mut Random) -> Square<T> {
     a
 }
 
+/// A Hermitian positive definite matrix with eigenvalues spread evenly in the logarithm from 1 to `1 / condition`, dense:
+/// three random reflections hide the diagonal that it starts as.
+pub fn conditioned<T: Scalar>(n: usize, condition: f64, random: &mut Random) -> Square<T> {
+    let real = |x: f64| T::from_parts(x, 0.0);
+    let mut a = Square::from_fn(n, |i, j| {
+        let eigenvalue = condition.powf(-(i as f64) / (n as f64 - 1.0).max(1.0));
+        if i == j { real(eigenvalue) } else { T::zero() }
+    });
+    let dot = |x: &[T], y: &[T]| x.iter().zip(y).fold(T::zero(), |sum, (&x, &y)| sum + x.conj() * y);
+    for _ in 0..3 {
+        let v: Vec<T> = (0..n).map(|_| random.scalar()).collect();
+        let twice = real(2.0 / dot(&v, &v).widen().re);
+        // (1 - t v v^H) A (1 - t v v^H), with w = A v and s = v^H w.
+        let w: Vec<T> = a.data.chunks(n).map(|column| dot(column, &v)).collect();
+        let s = twice * twice * dot(&v, &w);
+        for (i, j) in (0..n).flat_map(|j| (0..=j).map(move |i| (i, j))) {
+            let (vi, vj, wi, wj) = (v[i], v[j].conj(), w[i], w[j].conj());
+            let value = a.at(i, j) - twice * (vi * wj + wi * vj) + s * vi * vj;
+            a.set_hermitian(i, j, if i == j { T::from_real(value.re()) } else { value });
+        }
+    }
+    a
+}
+
 /// Item `item` of a factorisation case; its failure, if the kind has one, is at the 1-based order `at`.
 pub fn item<T: Scalar>(kind: Kind, n: usize, at: usize, item: usize, random: &mut Random) -> Square<T> {
     let one = |x: f64| T::from_parts(x, 0.0);
@@ -202,6 +226,17 @@ mod tests {
         assert_ne!(Random::new(1, 0).real(), Random::new(1, 1).real());
         assert_eq!(Random::new(7, 3).bits(), Random::new(7, 3).bits());
         assert!((0..100).map(|_| random.integer(2)).all(|x| x.abs() <= 2.0));
+    }
+
+    #[test]
+    fn conditioned_matrices_have_their_eigenvalues_and_are_dense() {
+        let (n, condition) = (6, 1e4f64);
+        let a: Square<num_complex::Complex<f64>> = conditioned(n, condition, &mut Random::new(3, 0));
+        let eigenvalues: Vec<f64> = (0..n).map(|i| condition.powf(-(i as f64) / 5.0)).collect();
+        let squares: f64 = a.data.iter().map(|x| x.norm_sqr()).sum();
+        assert!(((0..n).map(|i| a.at(i, i).re).sum::<f64>() - eigenvalues.iter().sum::<f64>()).abs() < 1e-14);
+        assert!((squares - eigenvalues.iter().map(|x| x * x).sum::<f64>()).abs() < 1e-14);
+        assert!((0..n).all(|i| (0..n).all(|j| a.at(i, j) == a.at(j, i).conj() && a.at(i, j).norm() > 1e-4)));
     }
 
     #[test]

@@ -5,12 +5,14 @@
 //! them. The problem is also timed at half its batch: a time per item that still falls by more than 15% is not saturated
 //! and is not ranked.
 
+use std::str::FromStr;
+
 use batchlas::{
-    Buffer, Context, Device, Diag, Dtype, Element, Kernel, PosvOptions, PotrfOptions, Queue, Ran, Result,
-    Side, Trans, TrsmOptions, Uplo, WorkspaceMut,
+    Buffer, Context, Device, Diag, Dtype, Element, FactorOutput, InfoMut, Kernel, PosvOptions, PotrfOptions,
+    Queue, Ran, Result, Side, Trans, TrsmOptions, Uplo, WorkspaceMut,
 };
 use num_complex::Complex;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 mod product;
 
@@ -24,6 +26,9 @@ const SATURATED: f64 = 1.15;
 
 /// Distinct items of a batch; the rest repeats them.
 const DISTINCT: usize = 256;
+
+/// Elements that the distinct items of an operand fill at most, where more than one is distinct.
+const DISTINCT_ELEMENTS: usize = 4 << 20;
 
 /// Items whose residual is formed: spread over the batch, first and last included.
 const CHECKED: usize = 8;
@@ -54,25 +59,64 @@ pub enum Op {
     /// Factorisation.
     Potrf,
     /// Solve.
-    Posv,
+    Posv(Solve),
     /// Triangular solve.
     Trsm(Side, Trans, Diag),
+    /// Product, and what leading dimensions are beyond rows.
+    Product(Product, usize),
+}
+
+/// The products that can be timed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Product {
     /// Matrix product: transpositions of A and B, rows of C, inner dimension.
     Gemm([Trans; 2], usize, usize),
     /// Rank-k update: transposition of A, inner dimension.
     Herk(Trans, usize),
 }
 
+/// The ways to solve a definite system.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Solve {
+    /// A receives the factor.
+    Storing,
+    /// Nobody needs the factor.
+    Discarding,
+    /// By way of half the precision.
+    Mixed,
+}
+
 impl Op {
-    /// The name in vocabularies and ledgers.
+    /// The name in ledgers. What a table is made from has the name of its vocabulary.
     pub fn name(self) -> &'static str {
         match self {
             Op::Potrf => "potrf",
-            Op::Posv => "posv",
+            Op::Posv(Solve::Storing) => "posv",
+            Op::Posv(Solve::Discarding) => "posv-discard",
+            Op::Posv(Solve::Mixed) => "posv-mixed",
             Op::Trsm(..) => "trsm",
-            Op::Gemm(..) => "gemm",
-            Op::Herk(..) => "herk",
+            Op::Product(Product::Gemm(..), _) => "gemm",
+            Op::Product(Product::Herk(..), _) => "herk",
         }
+    }
+}
+
+impl Cell {
+    /// The exact and the logarithmic fields of its selection key, in vocabulary order.
+    pub fn key(&self) -> (Vec<&'static str>, Vec<u64>) {
+        let Cell { op, uplo, n, nrhs, batch, .. } = *self;
+        let (exact, sizes) = match op {
+            Op::Potrf => (vec![uplo.letter()], vec![n]),
+            Op::Posv(_) => (vec![uplo.letter()], vec![n, nrhs.max(1)]),
+            Op::Trsm(side, trans, _) => (vec![side.letter(), trans.key().letter()], vec![n, nrhs]),
+            Op::Product(Product::Gemm([a, b], m, k), _) => {
+                (vec![a.key().letter(), b.key().letter()], vec![m, n, k])
+            }
+            Op::Product(Product::Herk(trans, k), _) => {
+                (vec![uplo.letter(), trans.key().letter()], vec![n, k])
+            }
+        };
+        (exact, sizes.into_iter().chain([batch]).map(|size| size as u64).collect())
     }
 }
 
@@ -117,7 +161,8 @@ pub struct Row {
     pub reps: usize,
     /// Whether the time per item had stopped falling with the batch.
     pub saturated: bool,
-    /// Worst normwise residual of the checked items.
+    /// Worst normwise residual of the checked items; NaN, which JSON spells `null`, for a wrong answer that is no number.
+    #[serde(deserialize_with = "number_or_nan")]
     pub residual: f64,
     /// Items whose `info` is not 0.
     pub bad_items: usize,
@@ -135,9 +180,62 @@ pub struct Row {
     pub commit: Option<String>,
     /// Day of the measurement.
     pub date: String,
+    /// Digest of the device code that was timed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+    /// Place among the rows that the tuner wrote for the cell, from 1, and their number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<[usize; 2]>,
+}
+
+fn number_or_nan<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<f64, D::Error> {
+    Ok(Option::<f64>::deserialize(from)?.unwrap_or(f64::NAN))
 }
 
 impl Row {
+    /// What was timed.
+    ///
+    /// # Errors
+    /// A field that the operation needs is missing or is none of its values.
+    pub fn cell(&self) -> Result<Cell, String> {
+        fn parsed<T: FromStr>(what: &str, text: Option<&str>) -> Result<T, String> {
+            let text = text.ok_or_else(|| format!("{what} is missing"))?;
+            text.parse().map_err(|_| format!("{what} is {text:?}"))
+        }
+        let trans = |at: usize| {
+            let letter = self.trans.as_deref().and_then(|letters| letters.get(at..=at));
+            parsed::<Trans>("trans", letter)
+        };
+        let size = |what: &str, size: Option<usize>| size.ok_or_else(|| format!("{what} is missing"));
+        let op = match self.op.as_str() {
+            "potrf" => Op::Potrf,
+            "posv" => Op::Posv(Solve::Storing),
+            "posv-discard" => Op::Posv(Solve::Discarding),
+            "posv-mixed" => Op::Posv(Solve::Mixed),
+            "trsm" => Op::Trsm(
+                parsed("side", self.side.as_deref())?,
+                trans(0)?,
+                parsed("diag", self.diag.as_deref())?,
+            ),
+            "gemm" => {
+                let (m, k) = (size("m", self.m)?, size("k", self.k)?);
+                Op::Product(Product::Gemm([trans(0)?, trans(1)?], m, k), self.ld.saturating_sub(m))
+            }
+            "herk" => {
+                let product = Product::Herk(trans(0)?, size("k", self.k)?);
+                Op::Product(product, self.ld.saturating_sub(self.n))
+            }
+            other => return Err(format!("the operation is {other:?}")),
+        };
+        let uplo = if matches!(op, Op::Product(Product::Gemm(..), _)) {
+            Uplo::Lower
+        } else {
+            parsed("uplo", self.uplo.as_deref())?
+        };
+        let dtype = parsed("dtype", Some(&self.dtype))?;
+        Ok(Cell { op, dtype, uplo, n: self.n, nrhs: self.nrhs.unwrap_or(0), batch: self.batch })
+    }
+
     /// Time per item over the floor.
     pub fn times_floor(&self) -> f64 {
         self.ns_per_item / self.floor_ns
@@ -190,7 +288,7 @@ pub fn measure(
     let timed = |Arm { family, checked, full, half }: Arm<'_>| {
         let outcome = checked
             .map(|(ran, checks)| row(ctx.device(), cell, family, &ran, checks, [&full, &half], provenance));
-        Timed { family: family.clone(), outcome }
+        Timed { family: family.to_owned(), outcome }
     };
     Ok(arms.into_iter().map(timed).collect())
 }
@@ -225,7 +323,9 @@ fn subject<'c>(ctx: &'c Context, cell: &'c Cell, distinct: usize) -> Result<Box<
 
 fn typed<'c, T: Element>(ctx: &'c Context, cell: &'c Cell, distinct: usize) -> Result<Box<dyn Subject + 'c>> {
     Ok(match cell.op {
-        Op::Gemm(..) | Op::Herk(..) => Box::new(product::Products::<T>::new(ctx, cell, distinct)?),
+        Op::Product(product, pad) => {
+            Box::new(product::Products::<T>::new(ctx, cell, product, pad, distinct)?)
+        }
         _ => Box::new(Bench::<T>::new(ctx, cell, distinct)?),
     })
 }
@@ -265,7 +365,7 @@ fn checked_rhs(side: Side, (rows, cols): (usize, usize)) -> ((usize, usize), Vec
 
 /// One arm while it is timed: what its checked call ran with its residual and failed items, and seconds per call.
 struct Arm<'f> {
-    family: &'f String,
+    family: &'f str,
     checked: Result<(Ran, (f64, usize))>,
     full: Vec<f64>,
     half: Vec<f64>,
@@ -286,7 +386,7 @@ struct Bench<'c, T: Element> {
 
 impl<'c, T: Element> Bench<'c, T> {
     fn new(ctx: &'c Context, cell: &'c Cell, distinct: usize) -> Result<Self> {
-        let distinct = cell.batch.min(distinct);
+        let distinct = cell.batch.min(distinct).min((DISTINCT_ELEMENTS / (cell.n * cell.n)).max(1));
         let (rows, cols) = Self::rhs_shape(cell);
         let items: Vec<Square<T>> =
             (0..distinct).map(|b| definite(cell.n, &mut Random::new(11, b))).collect();
@@ -344,7 +444,18 @@ impl<T: Element> Subject for Bench<'_, T> {
                 ctx.potrf_in(a.rb_mut(), info.rb_mut(), WorkspaceMut::over(&mut memory), &options)
             })
         } else {
-            let options = PosvOptions { uplo, route, ..Default::default() };
+            let mut options = PosvOptions { uplo, route, ..Default::default() };
+            match self.cell.op {
+                Op::Posv(Solve::Mixed) => {
+                    let mut memory = queue.alloc(ctx.posv_mixed_workspace(a.rb(), &b, &options)?)?;
+                    return timed(queue, || {
+                        let (info, memory) = (info.rb_mut(), WorkspaceMut::over(&mut memory));
+                        ctx.posv_mixed_in(a, b, info, InfoMut::absent(), memory, &options)
+                    });
+                }
+                Op::Posv(Solve::Discarding) => options.factor = FactorOutput::Discarded,
+                _ => {}
+            }
             let mut memory = queue.alloc(ctx.posv_workspace(a.rb(), &b, false, &options)?)?;
             timed(queue, || {
                 ctx.posv_in(a.rb_mut(), b.rb_mut(), info.rb_mut(), WorkspaceMut::over(&mut memory), &options)
@@ -369,7 +480,7 @@ impl<T: Element> Subject for Bench<'_, T> {
                     self.a.read(queue, item * n * n, &mut factor.data)?;
                     scale * factor_residual(matrix, uplo, &factor, 0)
                 }
-                Op::Posv => scale * solve_residual(matrix, &given, &solved, 0),
+                Op::Posv(_) => scale * solve_residual(matrix, &given, &solved, 0),
                 Op::Trsm(side, trans, diag) => {
                     let ((rows, cols), kept) = checked_rhs(side, (rows, cols));
                     let x: Vec<Complex<f64>> = kept.iter().map(|&i| solved.data[i].widen()).collect();
@@ -380,7 +491,7 @@ impl<T: Element> Subject for Bench<'_, T> {
                     let size = norm(&mut matrix.data.iter().map(|e| e.widen().norm_sqr()));
                     error / (size * norm(&mut x.iter().map(Complex::norm_sqr)))
                 }
-                Op::Gemm(..) | Op::Herk(..) => unreachable!("products are timed elsewhere"),
+                Op::Product(..) => unreachable!("products are timed elsewhere"),
             };
             worst = if residual.is_nan() { f64::NAN } else { worst.max(residual) };
         }
@@ -418,6 +529,79 @@ fn time<'f>(subject: &mut dyn Subject, batch: usize, families: &'f [String], rep
     arms
 }
 
+/// A time over the best at which an arm is out of the contest after one call.
+const HOPELESS: f64 = 2.0;
+
+/// Relative difference of the medians of two passes up to which they agree.
+const AGREE: f64 = 0.10;
+
+/// Passes of an arm at most.
+const PASSES: usize = 4;
+
+/// Times families against each other: one call each, then the promising ones in two passes of `reps` interleaved calls, the
+/// second in reversed order, and as many more (to [`PASSES`]) as it takes for the last two to agree.
+fn contest<'f>(subject: &mut dyn Subject, batch: usize, families: &'f [String], reps: usize) -> Vec<Arm<'f>> {
+    let mut arms = time(subject, batch, families, 1);
+    let first = |arm: &Arm<'_>| arm.full.first().copied().filter(|_| arm.checked.is_ok());
+    let best = arms.iter().filter_map(first).fold(f64::INFINITY, f64::min);
+    let mut open: Vec<usize> =
+        (0..arms.len()).filter(|&i| first(&arms[i]).is_some_and(|time| time <= HOPELESS * best)).collect();
+    for &i in &open {
+        arms[i].full.clear();
+    }
+    let mut medians = vec![f64::NAN; arms.len()];
+    for _ in 0..PASSES {
+        let from: Vec<usize> = arms.iter().map(|arm| arm.full.len()).collect();
+        for rep in 0..reps.max(1) {
+            for &i in &open {
+                let arm = &mut arms[i];
+                let times = subject.call(arm.family, batch).and_then(|(full, _)| {
+                    // One call at half the batch a pass is enough to tell saturation.
+                    let halved = (rep == 0).then(|| subject.call(arm.family, half(batch))).transpose()?;
+                    Ok((full, halved.map(|(time, _)| time)))
+                });
+                match times {
+                    Ok((full, halved)) => {
+                        arm.full.push(full);
+                        arm.half.extend(halved);
+                    }
+                    Err(error) => arm.checked = Err(error),
+                }
+            }
+        }
+        open.retain(|&i| {
+            let now = median(&arms[i].full[from[i]..]);
+            let agreed = (now / medians[i] - 1.0).abs() <= AGREE;
+            medians[i] = now;
+            arms[i].checked.is_ok() && !agreed
+        });
+        open.reverse();
+    }
+    arms
+}
+
+/// The arms of a contest over a cell, each with the digest of the code that it launches. What fails has no row.
+///
+/// # Errors
+/// As for [`measure`].
+pub fn rank(
+    ctx: &Context,
+    cell: &Cell,
+    arms: &[(String, Option<String>)],
+    reps: usize,
+    provenance: &Provenance,
+) -> Result<Vec<Row>> {
+    let mut subject = subject(ctx, cell, DISTINCT)?;
+    let families: Vec<String> = arms.iter().map(|(family, _)| family.clone()).collect();
+    let timed = contest(&mut *subject, cell.batch, &families, reps);
+    let rows = timed.into_iter().zip(arms).filter_map(|(arm, (_, code))| {
+        let (ran, checks) = arm.checked.ok()?;
+        let row = row(ctx.device(), cell, arm.family, &ran, checks, [&arm.full, &arm.half], provenance);
+        Some(Row { code: code.clone(), ..row })
+    });
+    Ok(rows.collect())
+}
+
 fn row(
     device: &Device,
     cell: &Cell,
@@ -432,17 +616,18 @@ fn row(
     let ns_per_item = per_item(full, batch);
     let floor_ns = match op {
         Op::Potrf => floor::potrf(dtype, uplo, n),
-        Op::Posv => floor::posv(dtype, uplo, n, nrhs),
+        Op::Posv(solve) => floor::posv(dtype, uplo, n, nrhs, solve == Solve::Storing),
         Op::Trsm(..) => floor::trsm(dtype, uplo, n, nrhs),
-        Op::Gemm(_, m, k) => floor::gemm(dtype, m, n, k),
-        Op::Herk(_, k) => floor::herk(dtype, uplo, n, k),
+        Op::Product(Product::Gemm(_, m, k), _) => floor::gemm(dtype, m, n, k),
+        Op::Product(Product::Herk(_, k), _) => floor::herk(dtype, uplo, n, k),
     };
     let (trans, m, k) = match op {
-        Op::Potrf | Op::Posv => (None, None, None),
+        Op::Potrf | Op::Posv(_) => (None, None, None),
         Op::Trsm(_, trans, _) => (Some(trans.letter().to_owned()), None, None),
-        Op::Gemm([a, b], m, k) => (Some(format!("{a}{b}")), Some(m), Some(k)),
-        Op::Herk(trans, k) => (Some(trans.letter().to_owned()), None, Some(k)),
+        Op::Product(Product::Gemm([a, b], m, k), _) => (Some(format!("{a}{b}")), Some(m), Some(k)),
+        Op::Product(Product::Herk(trans, k), _) => (Some(trans.letter().to_owned()), None, Some(k)),
     };
+    let pad = if let Op::Product(_, pad) = op { pad } else { 0 };
     let solve = match op {
         Op::Trsm(side, _, diag) => Some((side, diag)),
         _ => None,
@@ -451,15 +636,15 @@ fn row(
         op: op.name().into(),
         dtype: dtype.name().into(),
         side: solve.map(|s| s.0.letter().into()),
-        uplo: (!matches!(op, Op::Gemm(..))).then(|| uplo.letter().into()),
+        uplo: (!matches!(op, Op::Product(Product::Gemm(..), _))).then(|| uplo.letter().into()),
         trans,
         diag: solve.map(|s| s.1.letter().into()),
         m,
         n,
         k,
-        nrhs: matches!(op, Op::Posv | Op::Trsm(..)).then_some(nrhs),
+        nrhs: matches!(op, Op::Posv(_) | Op::Trsm(..)).then_some(nrhs),
         batch,
-        ld: m.unwrap_or(n),
+        ld: m.unwrap_or(n) + pad,
         family: family.into(),
         executed: ran.to_string(),
         vendor_free: ran.vendor_free(),
@@ -477,6 +662,8 @@ fn row(
         nvrtc: provenance.nvrtc.clone(),
         commit: provenance.commit.clone(),
         date: provenance.date.clone(),
+        code: None,
+        part: None,
     }
 }
 
@@ -498,8 +685,6 @@ fn relative_deviation(values: &[f64]) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use std::str::FromStr;
-
     use super::*;
     use batchlas::Environment;
     use batchlas_kernels::Arch;
@@ -508,28 +693,32 @@ mod tests {
     fn a_row_of_each_operation_is_right_and_complete() {
         let ctx = Context::cpu(1).unwrap();
         let trsm = Op::Trsm(Side::Right, Trans::Trans, Diag::NonUnit);
-        let gemm = Op::Gemm([Trans::ConjTrans, Trans::No], 7, 5);
-        let herk = Op::Herk(Trans::ConjTrans, 5);
+        let gemm = Op::Product(Product::Gemm([Trans::ConjTrans, Trans::No], 7, 5), 0);
+        let herk = Op::Product(Product::Herk(Trans::ConjTrans, 5), 3);
         for (op, nrhs, family) in [
             (Op::Potrf, 0, "vendor"),
-            (Op::Posv, 2, "blocked"),
+            (Op::Posv(Solve::Discarding), 2, "blocked"),
             (trsm, 3, "vendor"),
             (gemm, 0, "vendor"),
             (herk, 0, "vendor"),
         ] {
             for dtype in Dtype::ALL {
-                let cell = Cell { op, dtype, uplo: Uplo::Upper, n: 9, nrhs, batch: 300 };
+                // A product has no triangle, and its row says so.
+                let uplo =
+                    if matches!(op, Op::Product(Product::Gemm(..), _)) { Uplo::Lower } else { Uplo::Upper };
+                let cell = Cell { op, dtype, uplo, n: 9, nrhs, batch: 300 };
                 let families = [family.to_owned(), "nonsense".to_owned()];
                 let timed = measure(&ctx, &cell, &families, 3, &Provenance::default()).unwrap();
                 let row = timed[0].outcome.as_ref().unwrap();
                 assert!(row.residual > 0.0 && row.residual < 9.0 * dtype.epsilon(), "{}", row.residual);
                 assert!(row.ns_per_item > 0.0 && row.bad_items == 0 && row.reps == 3);
                 assert!(!row.vendor_free);
-                let operations = matches!(op, Op::Gemm(..) | Op::Herk(..));
+                let operations = matches!(op, Op::Product(..));
                 assert_eq!(row.tflops().is_some_and(|rate| rate > 0.0), operations);
                 assert!(timed[1].outcome.is_err(), "a spelling that does not exist has no row");
                 let json = serde_json::to_value(row).unwrap();
                 assert_eq!(json.as_object().unwrap().len(), 28, "the ledger's fields");
+                assert_eq!(row.cell().unwrap(), cell, "the row says what was timed");
             }
         }
     }
@@ -546,13 +735,60 @@ mod tests {
         };
         let tiny = names(&cell(Op::Potrf, 17, 0, 1 << 31), "tiny");
         assert!(matches!(&tiny[..], [one] if one.contains("potrf_tiny<batchlas::f64, 17")), "{tiny:?}");
-        let blocked = names(&cell(Op::Posv, 20, 3, 100), "blocked");
+        let blocked = names(&cell(Op::Posv(Solve::Storing), 20, 3, 100), "blocked");
         for part in ["potrf_", "trsm_"] {
             assert!(blocked.iter().any(|name| name.contains(part)), "{blocked:?}");
         }
-        assert!(names(&cell(Op::Gemm([Trans::No; 2], 8, 8), 8, 0, 2), "vendor").is_empty());
+        assert!(
+            names(&cell(Op::Product(Product::Gemm([Trans::No; 2], 8, 8), 0), 8, 0, 2), "vendor").is_empty()
+        );
         let error = kernels(&ctx, &cell(Op::Potrf, 33, 0, 2), "tiny").unwrap_err();
         assert!(error.to_string().contains("33"), "{error}");
+    }
+
+    /// A subject whose calls take given times: the drift of an arm shows in its passes.
+    struct Scripted {
+        calls: Vec<String>,
+        times: fn(&str, usize) -> f64,
+    }
+
+    impl Subject for Scripted {
+        fn call(&mut self, family: &str, batch: usize) -> Result<(f64, Ran)> {
+            if family == "broken" {
+                return Err(batchlas::Error::Internal("broken".into()));
+            }
+            if batch == 2 {
+                self.calls.push(family.to_owned());
+            }
+            let nth = self.calls.iter().filter(|call| *call == family).count();
+            Ok(((self.times)(family, nth), Ran::leaf("potrf", family.to_owned())))
+        }
+
+        fn check(&self) -> Result<(f64, usize)> {
+            Ok((0.0, 0))
+        }
+    }
+
+    #[test]
+    fn a_contest_reverses_its_order_and_repeats_what_disagrees() {
+        // Each arm is called twice before the passes: checked, and timed once.
+        let times = |family: &str, nth: usize| match (family, nth) {
+            ("slow", _) => 2.5,
+            ("drifts", 0..=4) => 1.5,
+            _ => 1.0,
+        };
+        let mut subject = Scripted { calls: Vec::new(), times };
+        let families = ["steady", "slow", "drifts", "broken"].map(str::to_owned);
+        let arms = contest(&mut subject, 2, &families, 2);
+        let passes = &subject.calls[6..];
+        let expected = [
+            "steady", "drifts", "steady", "drifts", "drifts", "steady", "drifts", "steady", "drifts",
+            "drifts",
+        ];
+        assert_eq!(passes, expected);
+        let counts: Vec<usize> = arms.iter().map(|arm| arm.full.len()).collect();
+        assert_eq!(counts, [4, 1, 6, 0]);
+        assert!(arms[3].checked.is_err());
     }
 
     #[test]

@@ -10,6 +10,8 @@ pub enum Layout {
     Packed,
     /// `ld = rows + 3`, `stride = ld * cols + 5`.
     Padded,
+    /// `ld` and `stride` are multiples of four elements, with gaps: everything starts on 16 bytes.
+    Aligned,
     /// Items side by side in the rows of one tall matrix: `stride < ld`.
     Interleaved,
     /// A pointer array over items in reverse order with gaps.
@@ -35,6 +37,10 @@ impl<T: Element> Store<T> {
         let (ld, stride) = match layout {
             Layout::Packed => (rows.max(1), rows * cols),
             Layout::Padded | Layout::Pointers => (rows + 3, (rows + 3) * cols + 5),
+            Layout::Aligned => {
+                let ld = rows.next_multiple_of(4) + 4;
+                (ld, ld * cols + 4)
+            }
             Layout::Interleaved => ((rows * batch).max(1), rows),
         };
         let mut offsets: Vec<usize> = (0..batch).map(|b| b * stride).collect();

@@ -4,20 +4,23 @@
 //!
 //! ```text
 //! potrf DTYPE UPLO N BATCH ROUTE...
-//! posv  DTYPE UPLO N NRHS BATCH ROUTE...
+//! posv  DTYPE UPLO N NRHS BATCH ROUTE...      also posv-discard (the factor is not stored) and posv-mixed
 //! trsm  DTYPE SIDE UPLO TRANS DIAG N Q BATCH ROUTE...
 //! gemm  DTYPE TRANS_A TRANS_B M N K BATCH ROUTE...
 //! herk  DTYPE UPLO TRANS N K BATCH ROUTE...
 //! ```
 //!
-//! A batch of `auto` takes as many items as fit 512 MiB of A (and B), at most 2^20 and at least 1024 (64 of a product):
-//! enough to leave the caches and to saturate.
+//! Every word before the routes may be a list (`f32,f64`): the line then stands for all combinations. A batch of `auto`
+//! takes as many items as fit 512 MiB of A (and B), at most 2^20 and at least 1024 (64 of a product): enough to leave the
+//! caches and to saturate. `BATCH+PAD` makes the leading dimensions of a product PAD more than rows. A grid, for the tuner,
+//! is a sweep without routes.
 
+use std::fmt;
 use std::str::FromStr;
 
 use batchlas::{Diag, Dtype, Side, Trans, Uplo};
 
-use crate::measure::{Cell, Op};
+use crate::measure::{Cell, Op, Product, Solve};
 
 /// Bytes that a batch of `auto` fills.
 const AUTO_BYTES: usize = 512 << 20;
@@ -39,16 +42,78 @@ pub struct Entry {
     pub routes: Vec<String>,
 }
 
+/// A cell as a line of a grid.
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Cell { op, dtype, uplo, n, nrhs, batch } = *self;
+        write!(f, "{} {dtype} ", op.name())?;
+        match op {
+            Op::Potrf => write!(f, "{uplo} {n}")?,
+            Op::Posv(_) => write!(f, "{uplo} {n} {nrhs}")?,
+            Op::Trsm(side, trans, diag) => write!(f, "{side} {uplo} {trans} {diag} {n} {nrhs}")?,
+            Op::Product(Product::Gemm([a, b], m, k), _) => write!(f, "{a} {b} {m} {n} {k}")?,
+            Op::Product(Product::Herk(trans, k), _) => write!(f, "{uplo} {trans} {n} {k}")?,
+        }
+        write!(f, " {batch}")?;
+        match op {
+            Op::Product(_, pad) if pad > 0 => write!(f, "+{pad}"),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// Reads a sweep.
 ///
 /// # Errors
-/// The first line that is no cell, and why.
+/// The first line that is no cell or has no route, and why.
 pub fn parse(text: &str) -> Result<Vec<Entry>, SweepError> {
+    let with_routes = |entry: &Entry| match entry.routes.is_empty() {
+        true => Err("there is no route to time".to_owned()),
+        false => Ok(()),
+    };
+    entries(text, with_routes)
+}
+
+/// Reads a grid: the cells of a sweep without routes, each once.
+///
+/// # Errors
+/// The first line that is no cell or names a route, and why.
+pub fn grid(text: &str) -> Result<Vec<Cell>, SweepError> {
+    let without_routes = |entry: &Entry| match entry.routes.first() {
+        Some(route) => Err(format!("a grid names no routes, not {route}")),
+        None => Ok(()),
+    };
+    let mut cells: Vec<Cell> = Vec::new();
+    for entry in entries(text, without_routes)? {
+        if !cells.contains(&entry.cell) {
+            cells.push(entry.cell);
+        }
+    }
+    Ok(cells)
+}
+
+fn entries(text: &str, fits: impl Fn(&Entry) -> Result<(), String>) -> Result<Vec<Entry>, SweepError> {
     let lines = text.lines().enumerate().map(|(i, line)| (i + 1, line.split('#').next().unwrap_or("")));
+    let mut all = Vec::new();
+    for (line, words) in lines.filter(|(_, line)| !line.trim().is_empty()) {
+        let failed = |what| SweepError { line, what };
+        for words in combinations(words) {
+            let entry = entry(&words).map_err(failed)?;
+            fits(&entry).map_err(failed)?;
+            all.push(entry);
+        }
+    }
+    Ok(all)
+}
+
+/// A line for every combination of the values that its words list, the last word varying fastest.
+fn combinations(line: &str) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in line.split_whitespace() {
+        let append = |line: String| word.split(',').map(move |value| format!("{line} {value}"));
+        lines = lines.into_iter().flat_map(append).collect();
+    }
     lines
-        .filter(|(_, line)| !line.trim().is_empty())
-        .map(|(line, words)| entry(words).map_err(|what| SweepError { line, what }))
-        .collect()
 }
 
 /// What users of the orders `orders` are likely to call: every operation, type and triangle, one right-hand side and many,
@@ -59,13 +124,18 @@ pub fn usual(orders: impl IntoIterator<Item = usize>) -> Vec<Entry> {
         for (dtype, uplo) in
             Dtype::ALL.into_iter().flat_map(|dtype| Uplo::ALL.iter().map(move |&u| (dtype, u)))
         {
-            let mut ops = vec![(Op::Potrf, 0), (Op::Posv, 1), (Op::Posv, 8), (Op::Herk(Trans::No, n), 0)];
+            let mut ops = vec![
+                (Op::Potrf, 0),
+                (Op::Posv(Solve::Storing), 1),
+                (Op::Posv(Solve::Storing), 8),
+                (Op::Product(Product::Herk(Trans::No, n), 0), 0),
+            ];
             for (&side, &trans) in
                 Side::ALL.iter().flat_map(|s| [Trans::No, Trans::ConjTrans].iter().map(move |t| (s, t)))
             {
                 ops.extend([1, 8, 256].map(|q| (Op::Trsm(side, trans, Diag::NonUnit), q)));
             }
-            ops.push((Op::Gemm([Trans::No; 2], n, n), 0));
+            ops.push((Op::Product(Product::Gemm([Trans::No; 2], n, n), 0), 0));
             for ((op, nrhs), batch) in ops.into_iter().flat_map(|op| [128, 1 << 17].map(|batch| (op, batch)))
             {
                 let cell = Cell { op, dtype, uplo, n, nrhs, batch };
@@ -87,10 +157,18 @@ fn entry(line: &str) -> Result<Entry, String> {
     let dtype: Dtype = next("the element type")?.parse()?;
     let (op, uplo) = match op {
         "gemm" | "herk" => {
-            return product(dtype, op == "gemm", &mut next).and_then(|cell| with_routes(cell, words));
+            let cell = product(dtype, op == "gemm", &mut next)?;
+            return Ok(Entry { cell, routes: words.map(str::to_owned).collect() });
         }
         "potrf" => (Op::Potrf, parsed::<Uplo>(next("the triangle")?, "the triangle")?),
-        "posv" => (Op::Posv, parsed(next("the triangle")?, "the triangle")?),
+        "posv" | "posv-discard" | "posv-mixed" => {
+            let solve = match op {
+                "posv-discard" => Solve::Discarding,
+                "posv-mixed" => Solve::Mixed,
+                _ => Solve::Storing,
+            };
+            (Op::Posv(solve), parsed(next("the triangle")?, "the triangle")?)
+        }
         "trsm" => {
             let side = parsed(next("the side")?, "the side")?;
             let uplo = parsed(next("the triangle")?, "the triangle")?;
@@ -109,16 +187,8 @@ fn entry(line: &str) -> Result<Entry, String> {
     if n == 0 || batch == 0 {
         return Err(format!("n = {n} and batch = {batch} must be at least 1"));
     }
-    with_routes(Cell { op, dtype, uplo, n, nrhs, batch }, words)
-}
-
-/// The rest of a line: the cell and its routes.
-fn with_routes<'w>(cell: Cell, words: impl Iterator<Item = &'w str>) -> Result<Entry, String> {
-    let routes: Vec<String> = words.map(str::to_owned).collect();
-    if routes.is_empty() {
-        return Err("there is no route to time".into());
-    }
-    Ok(Entry { cell, routes })
+    let cell = Cell { op, dtype, uplo, n, nrhs, batch };
+    Ok(Entry { cell, routes: words.map(str::to_owned).collect() })
 }
 
 /// The cell of a product, from its words after the element type.
@@ -134,7 +204,10 @@ fn product<'w>(
     let m = if full { size("the number of rows")? } else { 0 };
     let (n, k) = (size("the order")?, size("the inner dimension")?);
     let m_or_n = if full { m } else { n };
-    let batch = match next("the batch")? {
+    let batch = next("the batch")?;
+    let (batch, pad) = batch.split_once('+').unwrap_or((batch, "0"));
+    let pad: usize = parsed(pad, "the padding")?;
+    let batch = match batch {
         "auto" => {
             let elements = m_or_n * n + (m_or_n + if full { n } else { 0 }) * k;
             (AUTO_BYTES / (elements * dtype.bytes()).max(1)).clamp(64, 1 << 20)
@@ -144,8 +217,8 @@ fn product<'w>(
     if m_or_n == 0 || n == 0 || k == 0 || batch == 0 {
         return Err(format!("m = {m_or_n}, n = {n}, k = {k} and batch = {batch} must be at least 1"));
     }
-    let op = if full { Op::Gemm([left, right], m, k) } else { Op::Herk(left, k) };
-    Ok(Cell { op, dtype, uplo, n, nrhs: 0, batch })
+    let product = if full { Product::Gemm([left, right], m, k) } else { Product::Herk(left, k) };
+    Ok(Cell { op: Op::Product(product, pad), dtype, uplo, n, nrhs: 0, batch })
 }
 
 #[cfg(test)]
@@ -156,18 +229,31 @@ mod tests {
     fn cells_of_every_operation_parse() {
         let text = "# head\npotrf f32 L 8 auto tiny:lanes=4 vendor # two\n\nposv c64 U 9 3 500 blocked\n\
                     trsm f64 R L C N 32 256 2048 vendor\ngemm c32 N C 64 32 128 auto tile\n\
-                    herk f64 U T 896 128 77 mma vendor\n";
+                    herk f64 U T 896 128 77+8 mma vendor\n";
         let entries = parse(text).unwrap();
         assert_eq!(entries.len(), 5);
-        assert_eq!(entries[3].cell.op, Op::Gemm([Trans::No, Trans::ConjTrans], 64, 128));
+        let gemm = Product::Gemm([Trans::No, Trans::ConjTrans], 64, 128);
+        assert_eq!(entries[3].cell.op, Op::Product(gemm, 0));
         assert_eq!(
             (entries[3].cell.n, entries[3].cell.batch),
             (32, (512 << 20) / (8 * (64 * 32 + 96 * 128)))
         );
-        assert_eq!((entries[4].cell.op, entries[4].cell.batch), (Op::Herk(Trans::Trans, 128), 77));
+        let herk = Op::Product(Product::Herk(Trans::Trans, 128), 8);
+        assert_eq!((entries[4].cell.op, entries[4].cell.batch), (herk, 77));
         assert_eq!((entries[0].cell.batch, &entries[0].routes[0][..]), (1 << 20, "tiny:lanes=4"));
         assert_eq!(entries[1].cell.nrhs, 3);
         assert_eq!(entries[2].cell.op, Op::Trsm(Side::Right, Trans::ConjTrans, Diag::NonUnit));
+    }
+
+    #[test]
+    fn lists_stand_for_all_combinations() {
+        let cells =
+            grid("potrf f32,c64 L,U 8,16 auto # 8\nposv f32 L 8 1,4 1,128\npotrf f32 U 16 auto").unwrap();
+        assert_eq!(cells.len(), 8 + 4, "the last line repeats a cell");
+        assert_eq!((cells[7].dtype, cells[7].uplo, cells[7].n), (Dtype::C64, Uplo::Upper, 16));
+        assert_eq!((cells[9].nrhs, cells[9].batch), (1, 128));
+        let message = grid("potrf f32 L 8 auto vendor").unwrap_err().to_string();
+        assert!(message.contains("line 1") && message.contains("vendor"), "{message}");
     }
 
     #[test]
@@ -181,6 +267,7 @@ mod tests {
             ("posv f32 L 8", "right-hand sides is missing"),
             ("gemm f32 N N 8 8 0 4 x", "k = 0"),
             ("herk f32 L N 8 8", "the batch is missing"),
+            ("herk f32 L N 8 8 4+x y", "the padding is \"x\""),
         ] {
             let message = parse(text).unwrap_err().to_string();
             assert!(message.contains(part), "{message}");

@@ -3,6 +3,7 @@
 use batchlas::{Context, Dtype};
 use batchlas_bench::conform::{Filter, run};
 use batchlas_bench::corpus::Corpus;
+use batchlas_bench::jitter;
 
 fn check(dtype: Dtype) {
     let ctx = Context::cpu(2).expect("a pool of two threads");
@@ -34,4 +35,10 @@ fn c32_holds_the_contract() {
 #[test]
 fn c64_holds_the_contract() {
     check(Dtype::C64);
+}
+
+#[test]
+fn jitter_retries_what_failed_and_nothing_else() {
+    let ctx = Context::cpu(2).expect("a pool of two threads");
+    jitter::check(&ctx).expect("the contract");
 }

@@ -17,12 +17,13 @@ mod npy;
 mod ops;
 mod report;
 mod run;
+mod tune;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use batchlas::{Diag, Side, Trans, Uplo};
+use batchlas::{Diag, Jitter, Side, Trans, Uplo};
 use clap::{Args, Parser, Subcommand};
 use num_complex::Complex;
 use tracing_subscriber::EnvFilter;
@@ -45,7 +46,9 @@ Outputs are written in C order. Files may be larger than memory. A Fortran-order
 is read by strips, more slowly for matrices of large order.
 
 An item that cannot be factored (its info is the 1-based order of the first leading minor that is not positive) does not \
-disturb the others. It is NaN in the output.
+disturb the others. It is NaN in the output. With posv --jitter such an item is solved as A + s I instead, with the \
+smallest shift s of a growing sequence that makes it positive definite; the report names the shifts, and --check is \
+then about A + s I.
 
 --check reports the worst relative residual over the items that did not fail, in Frobenius norms:
   posv   |A X - B| / (|A| |X|)
@@ -75,6 +78,10 @@ enum Command {
         /// Triangle of A that is read: lower or upper
         #[arg(long, default_value = "lower")]
         uplo: Uplo,
+        /// Solve items that are not positive definite once more, with growing shifts on the diagonal, up to LIMIT times
+        /// their largest diagonal element
+        #[arg(long, value_name = "LIMIT", num_args = 0..=1, default_missing_value = "1e-3")]
+        jitter: Option<f64>,
         #[command(flatten)]
         common: Common,
     },
@@ -117,6 +124,8 @@ enum Command {
     GpuTest(lab::GpuTest),
     Bench(lab::Bench),
     Aot(lab::Aot),
+    Tune(tune::Tune),
+    Tables(tune::Tables),
     /// Say what was found, and where a GPU or a library is not usable, why
     Devices {
         /// Threads of the CPU; 0 means one per core
@@ -178,7 +187,10 @@ fn main() -> ExitCode {
 /// Runs a command and returns how many items failed.
 fn execute(command: Command) -> Result<usize> {
     let (operation, a, b, common) = match command {
-        Command::Posv { a, b, uplo, common } => (Operation::Posv { uplo }, a, Some(b), common),
+        Command::Posv { a, b, uplo, jitter, common } => {
+            let jitter = jitter.map(|limit| Jitter { limit, ..Jitter::default() });
+            (Operation::Posv { uplo, jitter }, a, Some(b), common)
+        }
         Command::Potrf { a, uplo, common } => (Operation::Potrf { uplo }, a, None, common),
         Command::Trsm { a, b, side, uplo, trans, diag, alpha, common } => {
             (Operation::Trsm { side, uplo, trans, diag, alpha }, a, Some(b), common)
@@ -186,6 +198,8 @@ fn execute(command: Command) -> Result<usize> {
         Command::GpuTest(args) => return lab::gpu_test(&args),
         Command::Bench(args) => return lab::bench(&args),
         Command::Aot(args) => return lab::aot(&args),
+        Command::Tune(args) => return tune::tune(&args),
+        Command::Tables(args) => return tune::tables(&args),
         Command::Devices { threads } => {
             print(&devices::describe(threads)?)?;
             return Ok(0);
@@ -195,7 +209,7 @@ fn execute(command: Command) -> Result<usize> {
     let report = Job { operation, a, b, output, route, check }.run(&devices::context(
         device,
         threads,
-        bundle.as_deref(),
+        bundle.as_slice(),
     )?)?;
     print(&render(&report, json)?)?;
     Ok(report.failed)

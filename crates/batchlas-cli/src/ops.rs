@@ -5,13 +5,13 @@
 //!
 //! | operation | residual |
 //! |---|---|
-//! | `posv` | `|A X - B| / (|A| |X|)` |
+//! | `posv` | `|A X - B| / (|A| |X|)`, A with its shift |
 //! | `trsm` | `|op(A) X - alpha B| / (|A| |X|)`, or with `X op(A)` |
 //! | `potrf` | `|A - L L^H| / |A|`, or with `U^H U` |
 
 use batchlas::{
-    Context, Diag, Element, Info, MatBatch, MatBatchMut, PosvOptions, PotrfOptions, Ran, Side, Trans,
-    TrsmOptions, Uplo,
+    Context, Diag, Element, Info, Jitter, Jittered, MatBatch, MatBatchMut, PosvOptions, PotrfOptions, Ran,
+    Side, Trans, TrsmOptions, Uplo,
 };
 use num_complex::Complex;
 use num_traits::Zero;
@@ -21,9 +21,21 @@ use crate::error::Result;
 /// What to compute.
 #[derive(Clone, Debug)]
 pub(crate) enum Operation {
-    Posv { uplo: Uplo },
-    Potrf { uplo: Uplo },
-    Trsm { side: Side, uplo: Uplo, trans: Trans, diag: Diag, alpha: Complex<f64> },
+    /// With `jitter`, once more with growing shifts for what is not positive definite.
+    Posv {
+        uplo: Uplo,
+        jitter: Option<Jitter>,
+    },
+    Potrf {
+        uplo: Uplo,
+    },
+    Trsm {
+        side: Side,
+        uplo: Uplo,
+        trans: Trans,
+        diag: Diag,
+        alpha: Complex<f64>,
+    },
 }
 
 /// One item on the host, column-major: A, and B and X (or, for `potrf`, no B and the factor as X).
@@ -34,6 +46,17 @@ pub(crate) struct Item<'a, T> {
     pub(crate) a: &'a [T],
     pub(crate) b: &'a [T],
     pub(crate) x: &'a [T],
+    /// What was added to A's diagonal.
+    pub(crate) shift: f64,
+}
+
+/// What one chunk's run says.
+#[derive(Clone, Debug)]
+pub(crate) struct Outcome {
+    pub(crate) info: Info,
+    /// Shift of each item; empty if there was no jitter.
+    pub(crate) shifts: Vec<f64>,
+    pub(crate) ran: Ran,
 }
 
 impl Operation {
@@ -59,27 +82,35 @@ impl Operation {
         host_a: MatBatch<'_, T>,
         a: MatBatchMut<'_, T>,
         b: MatBatchMut<'_, T>,
-    ) -> Result<(Info, Ran)> {
+    ) -> Result<Outcome> {
         let route = route.cloned();
+        let shifts = Vec::new();
         let pending = match *self {
-            Operation::Posv { uplo } => ctx.posv(a, b, &PosvOptions { uplo, route, ..Default::default() })?,
+            Operation::Posv { uplo, jitter } => {
+                let options = PosvOptions { uplo, route, ..Default::default() };
+                if let Some(jitter) = jitter {
+                    let Jittered { info, shifts, ran } = ctx.posv_jittered(a, b, &options, &jitter)?;
+                    return Ok(Outcome { info, shifts, ran });
+                }
+                ctx.posv(a, b, &options)?
+            }
             Operation::Potrf { uplo } => ctx.potrf(a, &PotrfOptions { uplo, route })?,
             Operation::Trsm { side, uplo, trans, diag, alpha } => {
                 let alpha = T::from_parts(alpha.re, alpha.im);
                 let options = TrsmOptions { side, uplo, trans, diag, alpha, route };
                 let ran = ctx.trsm(a.into_const(), b, &options)?;
                 ctx.synchronize()?;
-                return Ok((singular(diag, host_a).into(), ran));
+                return Ok(Outcome { info: singular(diag, host_a).into(), shifts, ran });
             }
         };
         let ran = pending.ran().clone();
-        Ok((pending.wait()?, ran))
+        Ok(Outcome { info: pending.wait()?, shifts, ran })
     }
 
     /// Residual of one item; NaN where the result is. `2 n^2 q` operations for `q` right-hand sides, `2 n^3` for
     /// `potrf`.
     pub(crate) fn residual<T: Element>(&self, item: Item<'_, T>) -> f64 {
-        let Item { n, rows, a, b, x } = item;
+        let Item { n, rows, a, b, x, shift } = item;
         let cols = b.len().checked_div(rows).unwrap_or(0);
         let at = |m: &[T], ld: usize, i: usize, j: usize| m[j * ld + i].widen();
         let inside = |uplo, i: usize, j: usize| match uplo {
@@ -88,14 +119,14 @@ impl Operation {
         };
         let hermitian = |uplo| {
             Dense::from_fn(n, n, |i, j| match (i == j, inside(uplo, i, j)) {
-                (true, _) => at(a, n, i, i).re.into(),
+                (true, _) => (at(a, n, i, i).re + shift).into(),
                 (_, true) => at(a, n, i, j),
                 (_, false) => at(a, n, j, i).conj(),
             })
         };
         let solution = || Dense::from_fn(rows, cols, |i, j| at(x, rows, i, j));
         match *self {
-            Operation::Posv { uplo } => {
+            Operation::Posv { uplo, .. } => {
                 let (a, x) = (hermitian(uplo), solution());
                 let defect = a.defect(&x, |i, j| at(b, rows, i, j));
                 ratio(defect, a.norm() * x.norm())
@@ -217,10 +248,10 @@ mod tests {
     #[test]
     fn a_wrong_result_has_the_residual_that_the_definition_gives() {
         let residual = |operation: Operation, a: f64, b: &[f64], x: f64| {
-            operation.residual(Item { n: 1, rows: 1, a: &[a], b, x: &[x] })
+            operation.residual(Item { n: 1, rows: 1, a: &[a], b, x: &[x], shift: 0.0 })
         };
         let uplo = Uplo::Upper;
-        assert_eq!(residual(Operation::Posv { uplo }, 2.0, &[8.0], 2.0), 1.0);
+        assert_eq!(residual(Operation::Posv { uplo, jitter: None }, 2.0, &[8.0], 2.0), 1.0);
         assert_eq!(residual(Operation::Potrf { uplo }, 4.0, &[], 1.0), 0.75);
         for side in [Side::Left, Side::Right] {
             let trsm = |diag, alpha| Operation::Trsm { side, uplo, trans: Trans::No, diag, alpha };
@@ -228,7 +259,7 @@ mod tests {
             assert_eq!(residual(trsm(Diag::Unit, 1.0.into()), f64::NAN, &[4.0], 2.0), 1.0);
             assert_eq!(residual(trsm(Diag::NonUnit, 0.0.into()), 4.0, &[f64::NAN], 0.0), 0.0);
         }
-        assert!(residual(Operation::Posv { uplo }, 2.0, &[8.0], f64::NAN).is_nan());
-        assert_eq!(residual(Operation::Posv { uplo }, 2.0, &[8.0], 0.0), f64::INFINITY);
+        assert!(residual(Operation::Posv { uplo, jitter: None }, 2.0, &[8.0], f64::NAN).is_nan());
+        assert_eq!(residual(Operation::Posv { uplo, jitter: None }, 2.0, &[8.0], 0.0), f64::INFINITY);
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-/// Failures that a report lists; the rest is a count.
+/// Failures, and shifts, that a report lists; the rest is a count.
 pub(crate) const LISTED_FAILURES: usize = 10;
 
 /// An item whose factorisation stopped.
@@ -17,6 +17,15 @@ pub(crate) struct Failure {
     pub(crate) item: usize,
     /// 1-based order of the leading minor that is not positive, or index of the zero on the diagonal.
     pub(crate) info: i32,
+}
+
+/// An item that was solved with a shifted diagonal.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct Shift {
+    /// Index of the item.
+    pub(crate) item: usize,
+    /// What was added to its diagonal.
+    pub(crate) shift: f64,
 }
 
 /// The largest residual. JSON has no NaN: it is written as null.
@@ -46,6 +55,9 @@ pub(crate) struct Report {
     pub(crate) failed: usize,
     /// The first [`LISTED_FAILURES`].
     pub(crate) failures: Vec<Failure>,
+    /// Items that were solved with a shift, and the first [`LISTED_FAILURES`] of them.
+    pub(crate) shifted: usize,
+    pub(crate) shifts: Vec<Shift>,
     /// With `--check`, over the items that did not fail; null if there are none.
     pub(crate) worst: Option<Worst>,
     pub(crate) checked: bool,
@@ -65,6 +77,16 @@ impl Report {
             self.failed += 1;
             if self.failures.len() < LISTED_FAILURES {
                 self.failures.push(Failure { item: first + item, info });
+            }
+        }
+    }
+
+    /// Counts the shifts of items `first..`; a failed item has NaN.
+    pub(crate) fn count_shifts(&mut self, first: usize, shifts: &[f64]) {
+        for (item, &shift) in shifts.iter().enumerate().filter(|(_, shift)| **shift > 0.0) {
+            self.shifted += 1;
+            if self.shifts.len() < LISTED_FAILURES {
+                self.shifts.push(Shift { item: first + item, shift });
             }
         }
     }
@@ -92,6 +114,12 @@ impl fmt::Display for Report {
             if executed.is_empty() { "nothing".into() } else { executed.join(" and ") },
             self.device
         )?;
+        for Shift { item, shift } in &self.shifts {
+            write!(f, "\n  item {item} was solved with {shift:.2e} added to its diagonal")?;
+        }
+        if self.shifted > self.shifts.len() {
+            write!(f, "\n  and {} more", self.shifted - self.shifts.len())?;
+        }
         for Failure { item, info } in &self.failures {
             write!(f, "\n  item {item} failed: info {info}")?;
         }

@@ -16,7 +16,7 @@ use num_complex::Complex;
 
 use crate::error::{CliError, Result};
 use crate::npy::{NpyReader, NpyWriter, numpy_name};
-use crate::ops::{Item, Operation};
+use crate::ops::{Item, Operation, Outcome};
 use crate::report::{Report, Worst};
 
 /// Bytes of A and B in one chunk, unless a single item has more.
@@ -69,6 +69,8 @@ impl Job {
             n,
             failed: 0,
             failures: Vec::new(),
+            shifted: 0,
+            shifts: Vec::new(),
             worst: None,
             checked: self.check,
             seconds: 0.0,
@@ -113,7 +115,7 @@ impl Job {
             device_b.write(ctx.queue(), 0, &b)?;
 
             let begun = Instant::now();
-            let (info, ran) = self.operation.run(
+            let Outcome { info, shifts, ran } = self.operation.run(
                 ctx,
                 self.route.as_ref(),
                 MatBatch::packed(&a, n, n, count)?,
@@ -123,6 +125,7 @@ impl Job {
             report.compute_seconds += begun.elapsed().as_secs_f64();
             report.executed.insert(ran.to_string());
             report.count(first, info.failures());
+            report.count_shifts(first, &shifts);
 
             let in_place = self.operation.overwrites_a();
             let (result, size, [out_rows, out_cols]) =
@@ -137,6 +140,7 @@ impl Job {
                     a: &a[i * a_size..][..a_size],
                     b: &b[i * b_size..][..b_size],
                     x: &x[i * size..][..size],
+                    shift: shifts.get(i).copied().unwrap_or(0.0),
                 };
                 let status = info.as_slice();
                 let residual = |i: usize| (status[i] == 0).then(|| self.operation.residual(item(i)));

@@ -367,6 +367,32 @@ fn a_bad_item_fails_alone_and_is_nan() {
 }
 
 #[test]
+fn jitter_solves_what_a_small_shift_makes_definite() {
+    let files = Sandbox::new();
+    let (batch, n) = (20, 6);
+    let mut bad = hermitian(batch, n, false, "lower");
+    let x = solution(&[batch, n, 2], false);
+    files.save("B.npy", &product(&bad, "lower", &x));
+    // All ones: singular, and definite with any shift. The other item is far from definite.
+    for (i, j) in (0..n).flat_map(|i| (0..n).map(move |j| (i, j))) {
+        bad.set(&[7, i, j], C64::from(1.0));
+    }
+    bad.set(&[11, 0, 0], C64::from(-1.0));
+    files.save("A.npy", &bad);
+    files.refuse("posv A.npy B.npy -o X.npy --jitter 1e-30", &["the largest shift is 1e-30"]);
+    assert_eq!(files.report("posv A.npy B.npy -o X.npy --check", 1)["failed"], 2);
+    let report = files.report("posv A.npy B.npy -o X.npy --check --jitter", 1);
+    assert_eq!((&report["failed"], &report["shifted"]), (&json!(1), &json!(1)));
+    assert_eq!(report["failures"], json!([{"item": 11, "info": 1}]));
+    assert_eq!(report["shifts"], json!([{"item": 7, "shift": 16.0 * f64::EPSILON}]));
+    assert!(report["worst"]["residual"].as_f64().unwrap() < 1e-14, "{}", report["worst"]);
+    let (found, _) = files.load("X.npy");
+    assert!(found.at(&[11, 0, 0]).re.is_nan() && found.at(&[7, 0, 0]).re.is_finite());
+    let text = String::from_utf8(files.run("posv A.npy B.npy -o X.npy --jitter 1e-6").stdout).unwrap();
+    assert!(text.contains("item 7 was solved with 3.55e-15 added to its diagonal"), "{text}");
+}
+
+#[test]
 fn many_failures_are_listed_up_to_ten_and_counted() {
     let files = Sandbox::new();
     files.save("A.npy", &Array::from_fn(&[25, 1, 1], |_| C64::from(-1.0)));

@@ -148,6 +148,13 @@ impl<'a> Arena<'a> {
         self.used = end;
         Ok(Chunk { at, len, life: PhantomData })
     }
+
+    /// What is left, for whoever sizes it; nothing of a measuring arena.
+    pub fn rest(self) -> Option<WorkspaceMut<'a>> {
+        let WorkspaceMut { place, address, bytes, life } = self.memory?;
+        let start = self.used.next_multiple_of(WORKSPACE_ALIGN).min(bytes);
+        Some(WorkspaceMut { place, address: address + start as u64, bytes: bytes - start, life })
+    }
 }
 
 /// Part of a workspace. A chunk of a measuring arena has a length and no address.
@@ -275,6 +282,20 @@ mod tests {
     fn a_measured_chunk_has_no_memory() {
         let mut chunk: Chunk<'_, f32> = Arena::measuring().take("test", 4).unwrap();
         assert!(chunk.matrices(2, 2, 1).is_err() && chunk.address().is_err());
+    }
+
+    #[test]
+    fn the_rest_starts_aligned_after_the_last_chunk() {
+        assert!(Arena::measuring().rest().is_none());
+        let queue = CpuQueue::new(1).unwrap();
+        let mut memory = queue.alloc(1000).unwrap();
+        let mut after = |elements: usize| {
+            let mut arena = Arena::over(WorkspaceMut::over(&mut memory));
+            arena.take::<i32>("test", elements).unwrap();
+            let rest = arena.rest().unwrap();
+            (rest.address % WORKSPACE_ALIGN as u64, rest.bytes)
+        };
+        assert_eq!((after(0), after(3), after(64), after(250)), ((0, 1000), (0, 744), (0, 744), (232, 0)));
     }
 
     #[test]

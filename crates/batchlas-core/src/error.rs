@@ -265,6 +265,9 @@ pub enum ArgumentError {
         /// Operand name.
         operand: &'static str,
     },
+    /// Shifts of a solve that is retried do not grow from above 0 to a limit.
+    #[error("jitter: {0}")]
+    Jitter(String),
     /// A route pin is malformed, retired or cannot run.
     #[error("{0}")]
     Pin(String),

@@ -17,8 +17,21 @@ template <class T, int Down, int Across> struct Fragments;
 BATCHLAS_DEVICE int fragment_row() { return arch::lane() / 4; }
 BATCHLAS_DEVICE int fragment_col() { return arch::lane() % 4; }
 
+/// The elements of an even row and the one after it, at one inner index: 16 bytes where rows are contiguous.
+template <class Tile> BATCHLAS_DEVICE void read_pair(const f64 *tile, int row, int inner, f64 &even, f64 &odd) {
+  if constexpr (Tile::OUTER_CONTIGUOUS) {
+    const Pack<f64> pair = *reinterpret_cast<const Pack<f64> *>(tile + Tile::at(row, inner));
+    even = pair.at[0];
+    odd = pair.at[1];
+  } else {
+    even = tile[Tile::at(row, inner)];
+    odd = tile[Tile::at(row + 1, inner)];
+  }
+}
+
 template <int Down, int Across> struct Fragments<f64, Down, Across> {
   static constexpr int ROWS = 16 * Down, COLS = 8 * Across;
+  static constexpr bool KEEPS_INNER = true;
   /// Contiguous rows of a lane.
   static constexpr int RUN = 2;
   static constexpr int RUNS = 2 * Down * Across;
@@ -41,23 +54,22 @@ template <int Down, int Across> struct Fragments<f64, Down, Across> {
   }
 
   /// Adds the product of staged tiles; `a` and `b` point to the warp's first row and column.
-  template <bool, int Depth, int PitchA, int PitchB> BATCHLAS_DEVICE void multiply(const f64 *a, const f64 *b) {
-    const f64 *const rows = a + fragment_col() * PitchA + 2 * fragment_row(), *const cols = b + fragment_col() * PitchB + fragment_row();
+  template <bool, int Depth, class TileA, class TileB> BATCHLAS_DEVICE void multiply(const f64 *a, const f64 *b) {
+    const int row = 2 * fragment_row(), col = fragment_row();
 #pragma unroll 1
     for (int k = 0; k < Depth; k += 8) {
+      const int near = k + fragment_col(), far = near + 4;
       f64 left[Down][4];
 #pragma unroll
       for (int m = 0; m < Down; m++) {
-#pragma unroll
-        for (int h = 0; h < 2; h++) {
-          const Pack<f64> pair = *reinterpret_cast<const Pack<f64> *>(rows + (k + 4 * h) * PitchA + 16 * m);
-          left[m][2 * h] = pair.at[0];
-          left[m][2 * h + 1] = pair.at[1];
-        }
+        const f64 *const tile = a + TileA::ahead(16 * m);
+        read_pair<TileA>(tile, row, near, left[m][0], left[m][1]);
+        read_pair<TileA>(tile, row, far, left[m][2], left[m][3]);
       }
 #pragma unroll
       for (int n = 0; n < Across; n++) {
-        const f64 right[2] = {cols[k * PitchB + 8 * n], cols[(k + 4) * PitchB + 8 * n]};
+        const f64 *const tile = b + TileB::ahead(8 * n);
+        const f64 right[2] = {tile[TileB::at(col, near)], tile[TileB::at(col, far)]};
 #pragma unroll
         for (int m = 0; m < Down; m++) {
           arch::mma_16x8x8(c[m][n], left[m], right);
@@ -81,6 +93,7 @@ template <int Down, int Across> struct Fragments<f64, Down, Across> {
 
 template <int Down, int Across> struct Fragments<c64, Down, Across> {
   static constexpr int ROWS = 16 * Down, COLS = 8 * Across;
+  static constexpr bool KEEPS_INNER = true;
   static constexpr int RUN = 1;
   static constexpr int RUNS = 4 * Down * Across;
   static constexpr int SPARE_RUNS = 8;
@@ -100,24 +113,26 @@ template <int Down, int Across> struct Fragments<c64, Down, Across> {
     }
   }
 
-  template <bool Mixed, int Depth, int PitchA, int PitchB> BATCHLAS_DEVICE void multiply(const c64 *a, const c64 *b) {
-    const c64 *const rows = a + fragment_col() * PitchA + fragment_row(), *const cols = b + fragment_col() * PitchB + fragment_row();
+  template <bool Mixed, int Depth, class TileA, class TileB> BATCHLAS_DEVICE void multiply(const c64 *a, const c64 *b) {
+    const int row = fragment_row(), col = fragment_row();
 #pragma unroll 1
     for (int k = 0; k < Depth; k += 8) {
+      const int near = k + fragment_col(), far = near + 4;
       f64 left_re[Down][4], left_im[Down][4];
 #pragma unroll
       for (int m = 0; m < Down; m++) {
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-          const c64 x = rows[(k + 4 * (i / 2)) * PitchA + 16 * m + 8 * (i % 2)];
+          const c64 x = a[TileA::ahead(16 * m + 8 * (i % 2)) + TileA::at(row, i < 2 ? near : far)];
           left_re[m][i] = x.re;
           left_im[m][i] = x.im;
         }
       }
 #pragma unroll
       for (int n = 0; n < Across; n++) {
-        const c64 near = cols[k * PitchB + 8 * n], far = cols[(k + 4) * PitchB + 8 * n];
-        const f64 right_re[2] = {near.re, far.re}, right_im[2] = {near.im, far.im}, minus[2] = {-near.im, -far.im};
+        const c64 *const tile = b + TileB::ahead(8 * n);
+        const c64 x = tile[TileB::at(col, near)], y = tile[TileB::at(col, far)];
+        const f64 right_re[2] = {x.re, y.re}, right_im[2] = {x.im, y.im}, minus[2] = {-x.im, -y.im};
 #pragma unroll
         for (int m = 0; m < Down; m++) {
           arch::mma_16x8x8(re[m][n], left_re[m], right_re);

@@ -14,6 +14,8 @@ namespace batchlas {
 /// The tile of one warp: 4 Height x 8 Width.
 template <class T, int Height, int Width> struct LaneTile {
   static constexpr int ROWS = 4 * Height, COLS = 8 * Width;
+  /// Operands are read 16 bytes along the outer index.
+  static constexpr bool KEEPS_INNER = false;
   /// Contiguous rows of a lane.
   static constexpr int RUN = PER_16_BYTES<T>;
   static constexpr int RUNS = Height * Width / RUN;
@@ -38,18 +40,18 @@ template <class T, int Height, int Width> struct LaneTile {
 
   /// Adds the product of staged tiles; `a` and `b` point to the warp's first row and column. Real elements of the next inner index are read while those
   /// of this one are multiplied; complex ones have enough to do.
-  template <bool Mixed, int Depth, int PitchA, int PitchB> BATCHLAS_DEVICE void multiply(const T *a, const T *b) {
+  template <bool Mixed, int Depth, class TileA, class TileB> BATCHLAS_DEVICE void multiply(const T *a, const T *b) {
     const T *const rows = a + down() * RUN, *const cols = b + across() * RUN;
     constexpr int AHEAD = ScalarTraits<T>::COMPLEX ? 0 : 1;
     Pack<T> left[AHEAD + 1][Height / RUN], right[AHEAD + 1][Width / RUN];
     auto read = [&](int k) {
 #pragma unroll
       for (int g = 0; g < Height / RUN; g++) {
-        left[k % (AHEAD + 1)][g] = *reinterpret_cast<const Pack<T> *>(rows + k * PitchA + g * 4 * RUN);
+        left[k % (AHEAD + 1)][g] = *reinterpret_cast<const Pack<T> *>(rows + k * TileA::PITCH + g * 4 * RUN);
       }
 #pragma unroll
       for (int g = 0; g < Width / RUN; g++) {
-        right[k % (AHEAD + 1)][g] = *reinterpret_cast<const Pack<T> *>(cols + k * PitchB + g * 8 * RUN);
+        right[k % (AHEAD + 1)][g] = *reinterpret_cast<const Pack<T> *>(cols + k * TileB::PITCH + g * 8 * RUN);
       }
     };
     if (AHEAD == 1) {

@@ -29,8 +29,12 @@ pub struct Family {
     pub(crate) serves: fn(&str, Dtype) -> Result<(), Refusal>,
     /// What a warp holds.
     pub(crate) warp: fn(Dtype, &Tiling) -> Warp,
+    /// Rows and columns of a tile of what is larger than 32, unless knobs say otherwise.
+    pub(crate) side: fn(Dtype) -> u32,
     /// Inner indices of a stage, and stages, unless knobs say otherwise.
     pub(crate) ring: fn(Dtype) -> (u32, u32),
+    /// Whether it copies 16 bytes at a time of what is contiguous along the inner index.
+    pub(crate) wide_inner: bool,
 }
 
 /// What a warp holds of C.
@@ -87,15 +91,16 @@ impl Family {
         Candidate { family: name, class: Class::Native, knobs: KNOBS }
     }
 
-    /// The tile of a spelling for a shape. Left out: tiles of 32 where C has no more, else of 64; the family's ring; as
-    /// many blocks as its registers hold.
+    /// The tile of a spelling for a shape. Left out: tiles of 32 where C has no more, else of the family's side; the
+    /// family's ring; as many blocks as its registers hold.
     pub fn tiling(&self, dtype: Dtype, shape: &UpdateShape, family: &Spelling) -> Tiling {
         self.tiled(dtype, shape, |knob| family.int(knob))
     }
 
     fn tiled(&self, dtype: Dtype, shape: &UpdateShape, knob: impl Fn(&str) -> Option<u32>) -> Tiling {
-        let side =
-            |name, extent: usize| knob(name).or(knob("side")).unwrap_or(if extent <= 32 { 32 } else { 64 });
+        let side = |name, extent: usize| {
+            knob(name).or(knob("side")).unwrap_or(if extent <= 32 { 32 } else { (self.side)(dtype) })
+        };
         let (depth, stages) = (self.ring)(dtype);
         let mut tiling = Tiling {
             rows: side("rows", shape.m),
@@ -136,14 +141,19 @@ impl Family {
     }
 
     /// What ships for an architecture: the kernels of the default tilings of every type and variant, for rows and columns of
-    /// C in `sizes`. Tiles change between 32 and 33.
+    /// C in `sizes`, each once. Tiles change between 32 and 33.
     pub fn catalogue(&self, arch: &str, sizes: &[usize]) -> Vec<Kernel> {
         let mut kernels = Vec::new();
         for dtype in Dtype::ALL.into_iter().filter(|&dtype| (self.serves)(arch, dtype).is_ok()) {
+            let mut seen = Vec::new();
             for (&m, &n) in sizes.iter().flat_map(|m| sizes.iter().map(move |n| (m, n))) {
                 let shape = UpdateShape { m, n, k: 1, batch: 1 };
                 for triangle in [false, true].into_iter().filter(|triangle| !triangle || m == n) {
                     let tiling = self.tiled(dtype, &shape, |_| None);
+                    if seen.contains(&(triangle, tiling)) {
+                        continue;
+                    }
+                    seen.push((triangle, tiling));
                     kernels.extend(Variant::all(dtype, triangle).map(|v| self.kernel(dtype, &v, &tiling)));
                 }
             }
@@ -194,7 +204,7 @@ impl Family {
         family: &Spelling,
     ) -> Result<()> {
         let tiling = self.tiling(T::DTYPE, &product.shape, family);
-        let kernel = self.kernel(T::DTYPE, &product.variant, &tiling);
+        let kernel = self.kernel(T::DTYPE, &product.variant(self.wide_inner), &tiling);
         product.launch(queue, &kernel, &tiling)
     }
 }

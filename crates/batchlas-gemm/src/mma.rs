@@ -16,7 +16,10 @@ pub static FAMILY: Family = Family {
     source: &SOURCE,
     serves,
     warp,
+    // Small tiles of c64 are 5 to 30% faster than large ones (measured on an H200).
+    side: |dtype| if dtype == Dtype::C64 { 32 } else { 64 },
     ring: |dtype| if dtype == Dtype::C64 { (8, 3) } else { (8, 4) },
+    wide_inner: true,
 };
 
 /// A warp holds 2 x 4 tensor-core tiles of 16 x 8, or a row of up to 8 where an element is two accumulators.

@@ -116,10 +116,12 @@ impl Operand {
     fn of<T: Scalar>(x: &MatBatch<'_, T>) -> Operand {
         let bytes = size_of::<T>() as u64;
         let (address, offset) = x.address();
+        // From a single item to the next is nowhere, whatever the view says.
+        let next = if x.batch() == 1 { Some(0) } else { x.stride() };
         Operand {
             address,
             ld_bytes: x.ld() as u64 * bytes,
-            item_bytes: x.stride().unwrap_or(offset) as u64 * bytes,
+            item_bytes: x.stride().and(next).unwrap_or(offset) as u64 * bytes,
             table: x.stride().is_none(),
         }
     }
@@ -139,7 +141,10 @@ impl Operand {
 #[derive(Debug)]
 pub(crate) struct Product<'a, T> {
     pub(crate) shape: UpdateShape,
-    pub(crate) variant: Variant,
+    /// The variant for kernels that copy single elements of what is contiguous along the inner index, however it lies.
+    variant: Variant,
+    /// Whether what is contiguous along the inner index, too, starts on 16 bytes.
+    inner_aligned: bool,
     a: MatBatch<'a, T>,
     b: MatBatch<'a, T>,
     c: MatBatchMut<'a, T>,
@@ -161,13 +166,14 @@ impl<'a, T: Scalar> Product<'a, T> {
         let bytes = |extent: usize| (extent * size_of::<T>()) as u64;
         let [at, bt, ct] = [Operand::of(&a), Operand::of(&b), Operand::of(&c.rb())];
         let mut variant = Variant::gemm(T::DTYPE, trans_a, trans_b, true);
-        // What is contiguous along the inner index is copied element by element, however it lies.
         variant.aligned &= ct.aligned()
             && (variant.inner[0] || at.aligned())
             && (variant.inner[1] || bt.aligned() && bytes(shape.n).is_multiple_of(WIDEST))
             && bytes(shape.m).is_multiple_of(WIDEST);
         let conj = T::DTYPE.is_complex() && trans_a == Trans::ConjTrans;
-        Product { shape, variant, a, b, c, alpha, beta, flags: if conj { flag::CONJ } else { 0 } }
+        let inner_aligned = [at, bt].iter().zip(variant.inner).all(|(x, inner)| !inner || x.aligned());
+        let flags = if conj { flag::CONJ } else { 0 };
+        Product { shape, variant, inner_aligned, a, b, c, alpha, beta, flags }
     }
 
     /// `C = alpha A A^H + beta C` or `C = alpha A^H A + beta C` in one triangle, validated.
@@ -185,7 +191,16 @@ impl<'a, T: Scalar> Product<'a, T> {
             && ((shape.n * size_of::<T>()) as u64).is_multiple_of(WIDEST);
         let conj = if T::DTYPE.is_complex() && trans.transposes() { flag::CONJ } else { 0 };
         let flags = conj | if uplo == Uplo::Upper { flag::UPPER } else { 0 };
-        Product { shape, variant, a, b: a, c, alpha: T::from_real(alpha), beta: T::from_real(beta), flags }
+        let (alpha, beta) = (T::from_real(alpha), T::from_real(beta));
+        let inner_aligned = !variant.inner[0] || at.aligned();
+        Product { shape, variant, inner_aligned, a, b: a, c, alpha, beta, flags }
+    }
+
+    /// The variant that the product needs of a family; `wide_inner`: of one that copies 16 bytes of what is contiguous along
+    /// the inner index too.
+    pub(crate) fn variant(&self, wide_inner: bool) -> Variant {
+        let aligned = self.variant.aligned && (self.inner_aligned || !wide_inner);
+        Variant { aligned, ..self.variant }
     }
 
     /// Enqueues the product: one launch, or as many as it takes for the grid to hold the batch.
@@ -282,27 +297,34 @@ mod tests {
     #[test]
     fn a_product_is_aligned_only_if_all_that_is_copied_wide_is() {
         let place = batchlas_core::Place::Cuda(0);
-        let view = |address: u64, rows, cols, ld, stride| {
+        let view = |address: u64, rows, cols, ld, stride, batch| {
             // SAFETY: no launch follows; the view is only looked at.
-            unsafe { MatBatch::<f32>::from_raw_strided(place, address, rows, cols, ld, stride, 2).unwrap() }
+            unsafe {
+                MatBatch::<f32>::from_raw_strided(place, address, rows, cols, ld, stride, batch).unwrap()
+            }
         };
+        assert!(!Operand::of(&view(256, 32, 20, 64, 4095, 2)).aligned());
+        assert!(Operand::of(&view(256, 32, 20, 64, 4095, 1)).aligned(), "one item has no next one");
         let aligned = |m: usize, n: usize, ld: usize, stride: usize, at: u64, trans: (Trans, Trans)| {
             let shape = UpdateShape { m, n, k: 8, batch: 2 };
             // SAFETY: as above.
             let c = unsafe { MatBatchMut::from_raw_strided(place, 256, m, n, 64, 64 * n, 2).unwrap() };
-            let a = view(at, if trans.0.transposes() { 8 } else { m }, 64, ld, stride);
-            Product::gemm(shape, trans, (1.0, 0.0), a, a, c).variant.aligned
+            let a = view(at, if trans.0.transposes() { 8 } else { m }, 64, ld, stride, 2);
+            let product = Product::gemm(shape, trans, (1.0, 0.0), a, a, c);
+            [product.variant(false).aligned, product.variant(true).aligned]
         };
+        let (yes, no) = ([true; 2], [false; 2]);
         let plain = (Trans::No, Trans::No);
-        assert!(aligned(32, 20, 64, 4096, 256, plain));
-        assert!(!aligned(33, 20, 64, 4096, 256, plain), "a column of C ends inside 16 bytes");
-        assert!(!aligned(32, 20, 65, 4096, 256, plain));
-        assert!(!aligned(32, 20, 64, 4095, 256, plain));
-        assert!(!aligned(32, 20, 64, 4096, 260, plain));
-        assert!(aligned(32, 20, 65, 4095, 260, (Trans::Trans, Trans::No)), "A is copied element by element");
-        assert!(
-            aligned(32, 21, 64, 4096, 256, plain)
-                && !aligned(32, 21, 64, 4096, 256, (Trans::No, Trans::Trans))
-        );
+        assert_eq!(aligned(32, 20, 64, 4096, 256, plain), yes);
+        assert_eq!(aligned(33, 20, 64, 4096, 256, plain), no, "a column of C ends inside 16 bytes");
+        assert_eq!(aligned(32, 20, 65, 4096, 256, plain), no);
+        assert_eq!(aligned(32, 20, 64, 4095, 256, plain), no);
+        assert_eq!(aligned(32, 20, 64, 4096, 260, plain), no);
+        let inner = (Trans::Trans, Trans::No);
+        assert_eq!(aligned(32, 20, 65, 4095, 260, inner), [true, false], "single elements of A or none");
+        assert_eq!(aligned(32, 20, 64, 4096, 256, inner), yes);
+        let outer = (Trans::No, Trans::Trans);
+        assert_eq!(aligned(32, 21, 64, 4096, 256, plain), yes);
+        assert_eq!(aligned(32, 21, 64, 4096, 256, outer), no, "a row of B ends inside 16 bytes");
     }
 }

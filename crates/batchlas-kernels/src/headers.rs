@@ -34,6 +34,7 @@ pub const HEADERS: &[Header<'static>] = embed![
     "batchlas/solve.cuh",
     "batchlas/staging.cuh",
     "batchlas/substitution.cuh",
+    "batchlas/systems.cuh",
     "batchlas/tile.cuh",
     "batchlas/triangle.cuh",
     "batchlas/unroll.cuh",

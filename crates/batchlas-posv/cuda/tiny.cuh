@@ -15,21 +15,10 @@
 //
 // info as in potrf. A failed item's right-hand sides are not stored; its A holds what potrf `tiny` leaves.
 #pragma once
-#include <batchlas/operand.cuh>
+#include <batchlas/systems.cuh>
 #include <batchlas/tile.cuh>
 
 namespace batchlas {
-
-/// The operands of a launch.
-struct PosvTinyArgs {
-  Operand a, b;
-  /// Number of right-hand sides, at least 1.
-  u64 nrhs;
-  /// Number of items.
-  u64 batch;
-  /// Address of `batch` 32-bit integers, or 0 if the caller does not want them.
-  u64 info;
-};
 
 /// What becomes of the factor: A's triangle receives it with each column or all at the end (which is when a staged Upper always does), or stays as it
 /// was.
@@ -198,7 +187,7 @@ template <class T, int N, int P, int Width> struct Rows {
 };
 
 template <class T, int N, int P, Uplo U, bool Aligned, int Width, bool Slices, Output Out, Pace Rate, int Warps, int MinBlocks, int SharedBytes>
-__global__ void __launch_bounds__(arch::WARP *Warps, MinBlocks) posv_tiny(const PosvTinyArgs args) {
+__global__ void __launch_bounds__(arch::WARP *Warps, MinBlocks) posv_tiny(const Systems args) {
   static_assert(N >= 1 && N <= 64, "posv tiny serves orders 1 to 64");
   static_assert(P < 2 * N || P == 1, "more lanes than rows");
   static_assert(SharedBytes == (P > 1 ? Warps * (arch::WARP / P) * Columns<T, N, P>::BYTES : 0), "what the launch asks for");

@@ -13,24 +13,17 @@ use batchlas_select::Spelling;
 use crate::problem::Problem;
 use crate::quench::quench;
 
-/// Scratch of one call: the factorisation's own, and `info` where the caller wants none (failed items must be known).
-struct Layout<'a> {
-    factor: Chunk<'a, u8>,
-    info: Chunk<'a, i32>,
-}
-
-impl<'a> Layout<'a> {
-    fn new(arena: &mut Arena<'a>, problem: &Problem, factor_bytes: usize, info_absent: bool) -> Result<Self> {
-        let own = if info_absent { problem.batch } else { 0 };
-        Ok(Layout { factor: arena.take("posv", factor_bytes)?, info: arena.take("posv", own)? })
-    }
-}
-
-/// Bytes that [`factor_then`] needs.
+/// Bytes that [`factor_then`] needs: `info`, where the caller wants none (failed items must be known), and what the
+/// factorisation asks for after it.
 pub(crate) fn workspace_bytes(problem: &Problem, factor_bytes: usize, info_absent: bool) -> Result<usize> {
     let mut arena = Arena::measuring();
-    Layout::new(&mut arena, problem, factor_bytes, info_absent)?;
+    own_info(&mut arena, problem, info_absent)?;
+    arena.take::<u8>("posv", factor_bytes)?;
     Ok(arena.used())
+}
+
+fn own_info<'a>(arena: &mut Arena<'a>, problem: &Problem, info_absent: bool) -> Result<Chunk<'a, i32>> {
+    arena.take("posv", if info_absent { problem.batch } else { 0 })
 }
 
 /// Factors; if there are right-hand sides, `solve` is then enqueued with the factor and the statuses, which are present.
@@ -45,15 +38,16 @@ pub(crate) fn factor_then<T: Scalar>(
     workspace: WorkspaceMut<'_>,
     solve: impl FnOnce(MatBatchMut<'_, T>, InfoMut<'_>) -> Result<Vec<Ran>>,
 ) -> Result<Ran> {
-    let factor_bytes = factor.factor_workspace(queue, problem.uplo, a.rb())?;
-    let need = workspace_bytes(problem, factor_bytes, info.is_absent())?;
-    workspace.validate("posv", need, queue.device().place)?;
-    let Layout { factor: mut scratch, info: mut own } =
-        Layout::new(&mut Arena::over(workspace), problem, factor_bytes, info.is_absent())?;
+    let place = queue.device().place;
+    workspace.validate("posv", workspace_bytes(problem, 0, info.is_absent())?, place)?;
+    let mut arena = Arena::over(workspace);
+    let mut own = own_info(&mut arena, problem, info.is_absent())?;
+    // The factorisation checks it.
+    let scratch = arena.rest().unwrap_or(WorkspaceMut::empty(place));
     let mut info = if info.is_absent() { own.info()? } else { info.rb_mut() };
 
     let mut ran = Ran::leaf("posv", family.to_string());
-    ran.children.push(factor.factor(queue, problem.uplo, a.rb_mut(), info.rb_mut(), scratch.workspace()?)?);
+    ran.children.push(factor.factor(queue, problem.uplo, a.rb_mut(), info.rb_mut(), scratch)?);
     if problem.nrhs > 0 {
         queue.fence()?;
         ran.children.extend(solve(a, info)?);

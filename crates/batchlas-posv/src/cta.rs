@@ -1,18 +1,17 @@
 //! `cta`: both triangular solves in one launch, the right-hand sides resident in shared memory, any order that fits.
 //!
 //! A unit of work is up to `rhs` right-hand sides of one item, solved by `warps` warps; more right-hand sides are more
-//! units. As a family of `posv` it runs after the routed factorisation and skips failed items, so that nothing needs to
+//! units. Small factors are read once and kept in shared memory for the second sweep. As a family of `posv` it runs after the routed factorisation and skips failed items, so that nothing needs to
 //! be done about them in between. Geometry and argument list of `cuda/cta.cuh`, which has the algorithm.
 #![allow(unsafe_code)]
 
 use batchlas_core::{
-    ArgumentError, Device, Dtype, InfoMut, Kernel, KernelSource, Launch, MatBatch, MatBatchMut, Promise,
-    Queue, Ran, Result, Scalar, Uplo,
+    Device, Dtype, InfoMut, Kernel, KernelSource, MatBatch, MatBatchMut, Promise, Queue, Ran, Result, Scalar,
+    Uplo,
 };
 use batchlas_select::{Candidate, Class, Knob, Refusal, Spelling, Values};
-use bytemuck::{Pod, Zeroable};
 
-use crate::operand::Operand;
+use crate::operands;
 use crate::problem::Problem;
 
 static SOURCE: KernelSource =
@@ -22,6 +21,8 @@ static SOURCE: KernelSource =
 const WARP: usize = 32;
 /// Elements from a column of a block in shared memory to the next (`PITCH` of the text).
 const PITCH: usize = WARP + 1;
+/// Largest order whose factor is kept by default. Edge from the ledger `posv.sm_90.jsonl`.
+const MAX_N_ONCE: usize = 64;
 /// Shared memory that every kernel may ask for.
 const COMMON_SHARED: usize = 48 << 10;
 
@@ -39,20 +40,9 @@ pub(crate) const CANDIDATE: Candidate = Candidate {
         Knob { name: "rhs", values: Values::OneOf(&[1, 2, 4, 8]), required: false },
         Knob { name: "warps", values: Values::OneOf(&[1, 2, 4, 8]), required: false },
         Knob { name: "units", values: Values::OneOf(&[1, 2, 4, 8]), required: false },
+        Knob { name: "read", values: Values::Words(&["once", "twice"]), required: false },
     ],
 };
-
-/// The kernel's one parameter (`PotrsCtaArgs` of the text).
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-struct Args {
-    a: Operand,
-    b: Operand,
-    n: u64,
-    nrhs: u64,
-    batch: u64,
-    info: u64,
-}
 
 /// One setting of the family's knobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -63,45 +53,56 @@ pub struct Knobs {
     pub warps: usize,
     /// Units of a work-group; one where a unit has several warps.
     pub units: usize,
+    /// Whether the whole factor of a unit is kept in shared memory.
+    pub once: bool,
 }
 
 impl Knobs {
-    /// The knobs of a spelling for a problem.
-    pub fn new(problem: &Problem, family: &Spelling) -> Knobs {
+    /// The knobs of a spelling for a problem on a device with `slm_budget` bytes of shared memory per work-group.
+    pub fn new(problem: &Problem, family: &Spelling, slm_budget: usize) -> Knobs {
         let knob = |name| family.int(name).map(|value| value as usize);
+        let Problem { dtype, n, nrhs, .. } = *problem;
         // Complex elements fill the instruction cache twice as fast.
-        let most = if problem.dtype.is_complex() { 4 } else { 8 };
-        let warps = knob("warps").unwrap_or(match problem.n {
+        let most = if dtype.is_complex() { 4 } else { 8 };
+        let rhs = knob("rhs").unwrap_or(nrhs.next_power_of_two().clamp(1, most));
+        // Beyond two rows of blocks, too few units fit to hide each other's chains of unknowns; and two must fit at all.
+        let alone = Knobs { rhs, warps: 1, units: 1, once: true };
+        let pays = n <= MAX_N_ONCE && 2 * alone.shared_bytes(dtype, n) <= slm_budget;
+        let once = family.knob("read").map_or(pays, |value| value.to_string() == "once");
+        let warps = knob("warps").unwrap_or(match n {
             0..=128 => 1,
             129..=511 => 4,
             _ => 8,
         });
-        Knobs {
-            rhs: knob("rhs").unwrap_or(problem.nrhs.next_power_of_two().clamp(1, most)),
-            warps,
-            units: knob("units").unwrap_or(if warps == 1 { 4 } else { 1 }),
-        }
+        // A factor that is kept is the larger part of a unit, and small work-groups fill what is left better.
+        let units = knob("units").unwrap_or(if warps > 1 || once && n > WARP { 1 } else { 4 });
+        Knobs { rhs, warps, units, once }
     }
 
     fn threads(&self) -> usize {
         WARP * self.warps * self.units
     }
 
-    /// Bytes of shared memory of one work-group: the right-hand sides of its units, and a block per warp.
+    /// Bytes of shared memory of one work-group: for each of its units the right-hand sides and a block per warp, or all
+    /// blocks of the triangle and an element for each reciprocal.
     fn shared_bytes(&self, dtype: Dtype, n: usize) -> usize {
-        let rows = n.next_multiple_of(WARP);
-        self.units * (rows * self.rhs + self.warps * WARP * PITCH) * dtype.bytes()
+        let rows = n.div_ceil(WARP);
+        let (blocks, reciprocals) =
+            if self.once { (rows * (rows + 1) / 2, rows * WARP) } else { (self.warps, 0) };
+        self.units * (rows * WARP * self.rhs + blocks * WARP * PITCH + reciprocals) * dtype.bytes()
     }
 }
 
 /// The kernel of one setting.
 fn kernel(dtype: Dtype, uplo: Uplo, knobs: &Knobs, max_dynamic_shared: u32) -> Kernel {
     let uplo = if uplo == Uplo::Lower { "Lower" } else { "Upper" };
-    let Knobs { rhs, warps, units } = knobs;
+    let Knobs { rhs, warps, units, once } = knobs;
+    let read = if *once { "Once" } else { "Twice" };
     Kernel {
         source: &SOURCE,
         entry: format!(
-            "batchlas::potrs_cta<batchlas::{dtype}, batchlas::Uplo::{uplo}, {rhs}, {warps}, {units}>"
+            "batchlas::potrs_cta<batchlas::{dtype}, batchlas::Uplo::{uplo}, {rhs}, {warps}, {units}, \
+             batchlas::Read::{read}>"
         ),
         promise: Promise { threads: knobs.threads() as u32, min_blocks: 1, max_dynamic_shared },
     }
@@ -110,7 +111,7 @@ fn kernel(dtype: Dtype, uplo: Uplo, knobs: &Knobs, max_dynamic_shared: u32) -> K
 /// The kernel that a spelling of this family launches for a problem on a device with `slm_budget` bytes of shared memory
 /// per work-group.
 pub fn kernel_of(problem: &Problem, family: &Spelling, slm_budget: usize) -> Kernel {
-    let knobs = Knobs::new(problem, family);
+    let knobs = Knobs::new(problem, family, slm_budget);
     let shared = promised_shared(knobs.shared_bytes(problem.dtype, problem.n), slm_budget);
     kernel(problem.dtype, problem.uplo, &knobs, shared)
 }
@@ -123,7 +124,7 @@ pub(crate) fn can_run(device: &Device, problem: &Problem, family: &Spelling) -> 
     if problem.nrhs == 0 {
         return Err("there are no right-hand sides, which cta does not serve".into());
     }
-    let knobs = Knobs::new(problem, family);
+    let knobs = Knobs::new(problem, family, device.slm_budget);
     if knobs.warps > 1 && knobs.units > 1 {
         return Err("a unit of several warps has a work-group to itself".into());
     }
@@ -148,31 +149,14 @@ pub(crate) fn solve<T: Scalar>(
     info: InfoMut<'_>,
     family: &Spelling,
 ) -> Result<Ran> {
-    let knobs = Knobs::new(problem, family);
-    let args = Args {
-        a: Operand::new(a),
-        b: Operand::new(b.rb()),
-        n: problem.n as u64,
-        nrhs: problem.nrhs as u64,
-        batch: problem.batch as u64,
-        info: info.address(),
-    };
+    let budget = queue.device().slm_budget;
+    let knobs = Knobs::new(problem, family, budget);
     let slices = problem.nrhs.div_ceil(knobs.rhs) as u64;
     let blocks = slices.saturating_mul(problem.batch.div_ceil(knobs.units) as u64);
-    let grid = u32::try_from(blocks).map_err(|_| ArgumentError::TooLarge {
-        operand: "B",
-        rows: b.rows(),
-        cols: b.cols(),
-        ld: b.ld(),
-        stride: b.stride().unwrap_or(0),
-        batch: b.batch(),
-    })?;
-    let kernel = kernel_of(problem, family, queue.device().slm_budget);
-    let dynamic_shared = knobs.shared_bytes(problem.dtype, problem.n) as u32;
-    let launch = Launch { kernel: &kernel, grid, dynamic_shared, args: bytemuck::bytes_of(&args) };
-    // SAFETY: `Args` is the parameter struct of this kernel, and its addresses are those of views and an `info` span on the
-    // queue's device; B is exclusively borrowed for work on it.
-    unsafe { queue.launch(&launch)? };
+    let (kernel, shared) =
+        (kernel_of(problem, family, budget), knobs.shared_bytes(problem.dtype, problem.n) as u32);
+    // SAFETY: this family's kernels take that argument and keep to it; B is exclusively borrowed, A and `info` are read.
+    unsafe { operands::launch(queue, &kernel, shared, blocks, a, b, &info)? };
     Ok(Ran::leaf("potrs", family.to_string()))
 }
 
@@ -214,17 +198,37 @@ mod tests {
 
     #[test]
     fn a_kernel_does_not_depend_on_the_order_until_it_needs_much_shared_memory() {
-        let family = POTRS.spelling("cta:rhs=2:warps=4").unwrap();
+        let family = POTRS.spelling("cta:rhs=2:warps=4:read=twice").unwrap();
         let of = |n| {
             let problem = Problem { dtype: Dtype::C32, uplo: Uplo::Upper, n, nrhs: 9, batch: 3 };
             kernel_of(&problem, &family, 200_000)
         };
         assert_eq!(of(5), of(700));
-        assert_eq!(of(5).entry, "batchlas::potrs_cta<batchlas::c32, batchlas::Uplo::Upper, 2, 4, 1>");
+        let entry =
+            "batchlas::potrs_cta<batchlas::c32, batchlas::Uplo::Upper, 2, 4, 1, batchlas::Read::Twice>";
+        assert_eq!(of(5).entry, entry);
         assert_eq!(
             (of(5).promise.max_dynamic_shared, of(1200).promise.max_dynamic_shared),
             (49_152, 200_000)
         );
+    }
+
+    #[test]
+    fn small_factors_are_kept_while_two_fit() {
+        let family = POTRS.spelling("cta").unwrap();
+        let of = |n| {
+            let problem = Problem { dtype: Dtype::F64, uplo: Uplo::Lower, n, nrhs: 1, batch: 1 };
+            Knobs::new(&problem, &family, 200_000)
+        };
+        // 2 rows of blocks: 3 of 8448 bytes, and 64 right-hand sides and reciprocals.
+        assert_eq!((of(64).once, of(64).shared_bytes(Dtype::F64, 64)), (true, 3 * 8448 + 1024));
+        assert!(!of(65).once && of(65).shared_bytes(Dtype::F64, 65) == 4 * (8448 + 96 * 8));
+        assert_eq!((of(32).units, of(33).units, of(65).units), (4, 1, 4));
+        let small = Problem { dtype: Dtype::F64, uplo: Uplo::Lower, n: 64, nrhs: 1, batch: 1 };
+        assert!(!Knobs::new(&small, &family, 50_000).once);
+        // The largest factor that fits at all may be kept by request: 21 blocks.
+        assert_eq!(check("cta:read=once:warps=1", 192, 1), Ok(()));
+        assert!(check("cta:read=once:warps=1", 193, 1).unwrap_err().contains("240128 bytes"));
     }
 
     #[test]

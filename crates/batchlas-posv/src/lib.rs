@@ -5,7 +5,8 @@
 //! seams.
 //!
 //! Families: [`tiny`] fuses factorisation and solves for small orders, [`cta`] fuses the two solves after a routed
-//! factorisation, `blocked` composes three routed operations. [`mixed`] solves f64 and c64 by way of half the precision.
+//! factorisation, `blocked` composes three routed operations. [`mixed`] solves f64 and c64 by way of half the precision. [`jitter`] solves what
+//! failed once more, with a shifted diagonal.
 //!
 //! # Contract
 //! * On return A holds its Cholesky factor in the triangle `uplo` and B holds X, any number of right-hand sides.
@@ -16,8 +17,9 @@
 
 mod blocked;
 pub mod cta;
+pub mod jitter;
 pub mod mixed;
-mod operand;
+mod operands;
 mod problem;
 mod quench;
 mod route;

@@ -13,7 +13,7 @@ use batchlas_core::{
 use batchlas_select::Spelling;
 use bytemuck::{Pod, Zeroable};
 
-use crate::operand::Operand;
+use crate::operands::Operand;
 use crate::problem::Problem;
 use crate::route::Posv;
 use crate::{FactorOutput, POTRS, cta};

@@ -259,3 +259,48 @@ impl<'s, T: Scalar> Posv<'s, T> {
         )
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use batchlas_core::{CpuQueue, Extent};
+
+    const POSV_ALONE: fn(&Selector, Option<Pin>) -> Posv<'_, f64> =
+        |selector, pin| Posv { selector, pin, output: FactorOutput::Stored, factor: None, solve: None };
+
+    #[test]
+    fn items_of_different_sizes_are_refused_before_anything_is_chosen() {
+        let (queue, selector) = (CpuQueue::new(1).unwrap(), Selector::default());
+        // No CPU can run `tiny`, which choosing would complain about.
+        let pins = [None, Some(POSV.pin("tiny").unwrap()), Some(POSV.pin("blocked").unwrap())];
+        for (pin, which) in pins.into_iter().flat_map(|pin| ["A", "B"].map(|which| (pin, which))) {
+            let (mut a, mut b) = ([1.0; 8], [1.0; 4]);
+            let (square, column) = ([Extent { rows: 1, cols: 1 }; 2], [Extent { rows: 1, cols: 1 }; 2]);
+            let mut a = MatBatchMut::packed(&mut a, 2, 2, 2).unwrap();
+            let mut b = MatBatchMut::packed(&mut b, 2, 1, 2).unwrap();
+            match which {
+                "A" => a = a.with_extents(&square).unwrap(),
+                _ => b = b.with_extents(&column).unwrap(),
+            }
+            let posv = POSV_ALONE(&selector, pin);
+            let workspace = WorkspaceMut::empty(queue.device().place);
+            let error = posv.posv(&queue, Uplo::Lower, a, b, InfoMut::absent(), workspace).unwrap_err();
+            assert!(matches!(&error, Error::Internal(text) if text.contains("heterogeneous")), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_missing_seam_is_an_error() {
+        let (queue, selector) = (CpuQueue::new(1).unwrap(), Selector::default());
+        let posv = POSV_ALONE(&selector, Some(POSV.pin("blocked").unwrap()));
+        let (mut a, mut b) = ([1.0], [1.0]);
+        let workspace = WorkspaceMut::empty(queue.device().place);
+        let a = MatBatchMut::packed(&mut a, 1, 1, 1).unwrap();
+        let mut b = MatBatchMut::packed(&mut b, 1, 1, 1).unwrap();
+        let solve = Posv { pin: Some(POTRS.pin("blocked").unwrap()), ..posv };
+        let error = solve.potrs(&queue, Uplo::Lower, a.rb(), b.rb_mut()).unwrap_err();
+        assert!(matches!(error, Error::MissingSeam { op: "potrs", seam: "solve" }), "{error}");
+        let error = posv.posv(&queue, Uplo::Lower, a, b, InfoMut::absent(), workspace).unwrap_err();
+        assert!(matches!(error, Error::MissingSeam { op: "posv", .. }), "{error}");
+    }
+}

@@ -7,13 +7,11 @@
 #![allow(unsafe_code)]
 
 use batchlas_core::{
-    ArgumentError, Device, Dtype, InfoMut, Kernel, KernelSource, Launch, MatBatchMut, Promise, Queue, Ran,
-    Result, Scalar, Uplo,
+    Device, Dtype, InfoMut, Kernel, KernelSource, MatBatchMut, Promise, Queue, Ran, Result, Scalar, Uplo,
 };
 use batchlas_select::{Candidate, Class, Knob, Refusal, Spelling, Values};
-use bytemuck::{Pod, Zeroable};
 
-use crate::operand::Operand;
+use crate::operands::{self, Operand};
 use crate::problem::{FactorOutput, Problem};
 
 /// Largest order of c64 where the code of an f64 operation is so long (`sm_120` and its kin) that a larger kernel leaves
@@ -50,17 +48,6 @@ pub(crate) const CANDIDATE: Candidate = Candidate {
     ],
 };
 
-/// The kernel's one parameter (`PosvTinyArgs` of the text).
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-struct Args {
-    a: Operand,
-    b: Operand,
-    nrhs: u64,
-    batch: u64,
-    info: u64,
-}
-
 /// One setting of the family's knobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Knobs {
@@ -80,9 +67,10 @@ pub struct Knobs {
 
 impl Knobs {
     /// The knobs of a spelling; what it leaves out is set so that every order compiles without a frame or a spill.
-    pub fn new(dtype: Dtype, n: usize, nrhs: usize, family: &Spelling) -> Knobs {
+    pub fn new(problem: &Problem, family: &Spelling) -> Knobs {
+        let Problem { dtype, n, nrhs, .. } = *problem;
         let word = |name, given: &str| family.knob(name).map(|value| value.to_string() == given);
-        let lanes = family.int("lanes").unwrap_or(default_lanes(dtype, n));
+        let lanes = family.int("lanes").unwrap_or(default_lanes(problem));
         let rhs = family.int("rhs").unwrap_or(default_rhs(dtype, n, nrhs));
         // Knobs that are given bring their own.
         let tuned = family.int("lanes").is_none() && family.int("warps").is_none();
@@ -122,8 +110,14 @@ impl Knobs {
 
 /// Two or three rows per lane, so that each value read from shared memory serves several; one where traffic is all that
 /// counts, or where two would not fit the registers. Edges from the ledger `posv.sm_90.jsonl`.
-fn default_lanes(dtype: Dtype, n: usize) -> u32 {
+fn default_lanes(problem: &Problem) -> u32 {
+    let Problem { dtype, uplo, n, nrhs, .. } = *problem;
     match (dtype, n) {
+        // The registers of one right-hand side and of the shorter code take a row more per lane.
+        (Dtype::C64, 17..=24) if nrhs == 1 => 8,
+        (Dtype::C64, 25..) if nrhs == 1 && uplo == Uplo::Lower => 16,
+        (Dtype::F64, 33..=40) if nrhs == 1 => 16,
+        (Dtype::F64, 33..) if nrhs == 1 && uplo == Uplo::Lower => 16,
         (_, 1..=4) => (n as u32).next_power_of_two(),
         (_, 5..=6) | (Dtype::F32, 7..=8) => 4,
         (_, 7..=16) => 8,
@@ -184,7 +178,7 @@ pub fn kernel(problem: &Problem, output: FactorOutput, aligned: bool, knobs: &Kn
 
 /// Every kernel that a spelling of this family launches for one type, order, number of right-hand sides and triangle.
 pub fn kernels(problem: &Problem, family: &Spelling) -> impl Iterator<Item = Kernel> + use<> {
-    let knobs = Knobs::new(problem.dtype, problem.n, problem.nrhs, family);
+    let knobs = Knobs::new(problem, family);
     let problem = *problem;
     // Alignment matters to a single lane only.
     let aligned = if knobs.lanes == 1 { &[false, true][..] } else { &[false] };
@@ -217,12 +211,12 @@ pub fn serves(arch: &str, problem: &Problem) -> Result<(), Refusal> {
 
 /// Whether the family serves a problem: correctness only.
 pub(crate) fn can_run(device: &Device, problem: &Problem, family: &Spelling) -> Result<(), Refusal> {
-    let Problem { dtype, n, nrhs, .. } = *problem;
+    let Problem { dtype, n, .. } = *problem;
     if !device.is_gpu() || !device.has_sg32 {
         return Err("tiny needs a GPU with 32-wide warps".into());
     }
     serves(&device.arch, problem)?;
-    let knobs = Knobs::new(dtype, n, nrhs, family);
+    let knobs = Knobs::new(problem, family);
     let (threads, shared, lanes) = (knobs.threads(), knobs.shared_bytes(dtype, n), knobs.lanes);
     if device.max_work_group < threads {
         return Err(format!("work-groups of {threads} exceed the device's {}", device.max_work_group).into());
@@ -248,29 +242,12 @@ pub(crate) fn run<T: Scalar>(
     info: InfoMut<'_>,
     family: &Spelling,
 ) -> Result<Ran> {
-    let args = Args {
-        a: Operand::new(a.rb()),
-        b: Operand::new(b.rb()),
-        nrhs: problem.nrhs as u64,
-        batch: problem.batch as u64,
-        info: info.address(),
-    };
-    let knobs = Knobs::new(T::DTYPE, problem.n, problem.nrhs, family);
-    let kernel = kernel(problem, output, args.a.is_aligned(), &knobs);
-    let grid = args.batch.div_ceil(knobs.per_group().into());
-    let grid = u32::try_from(grid).map_err(|_| ArgumentError::TooLarge {
-        operand: "A",
-        rows: a.rows(),
-        cols: a.cols(),
-        ld: a.ld(),
-        stride: a.stride().unwrap_or(0),
-        batch: a.batch(),
-    })?;
-    let dynamic_shared = kernel.promise.max_dynamic_shared;
-    let launch = Launch { kernel: &kernel, grid, dynamic_shared, args: bytemuck::bytes_of(&args) };
-    // SAFETY: `Args` is the parameter struct of this kernel, and its addresses are those of views and an `info` span that
-    // are exclusively borrowed for work on this queue.
-    unsafe { queue.launch(&launch)? };
+    let knobs = Knobs::new(problem, family);
+    let kernel = kernel(problem, output, Operand::new(a.rb()).is_aligned(), &knobs);
+    let blocks = (problem.batch as u64).div_ceil(knobs.per_group().into());
+    let shared = kernel.promise.max_dynamic_shared;
+    // SAFETY: this family's kernels take that argument and keep to it; A, B and `info` are exclusively borrowed.
+    unsafe { operands::launch(queue, &kernel, shared, blocks, a.rb(), b, &info)? };
     Ok(Ran::leaf("posv", family.to_string()))
 }
 
@@ -328,7 +305,7 @@ mod tests {
         let family = POSV.spelling("tiny:lanes=8:rhs=2:pace=free:store=late:warps=2:blocks=7").unwrap();
         let of = |nrhs, output| {
             let problem = Problem { uplo: Uplo::Upper, ..problem(Dtype::C32, 17, nrhs) };
-            kernel(&problem, output, true, &Knobs::new(Dtype::C32, 17, nrhs, &family))
+            kernel(&problem, output, true, &Knobs::new(&problem, &family))
         };
         // Slots of 8 columns, an odd number of 16-byte chunks (13, 9, 5) apart: 3456 bytes, 64 more than whole banks.
         let stored = of(2, FactorOutput::Stored);

@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use batchlas_core::seam::FactorShape;
 use batchlas_core::{
-    Device, Error, Factor, InfoMut, Kernel, MatBatch, MatBatchMut, Queue, QueueError, Ran, Result, Scalar,
-    Uplo, WorkspaceMut,
+    Device, Error, Factor, InfoMut, Kernel, MatBatch, MatBatchMut, PanelSolve, Queue, QueueError, Ran,
+    Result, Scalar, TrailingUpdate, Uplo, WorkspaceMut,
 };
 use batchlas_select::{
-    Call, Candidate, Class, ExactField, Key, LogField, Pin, Refusal, Retired, Route, Selector, Spelling,
-    Vocabulary,
+    Asked, Call, Candidate, Class, ExactField, Key, LogField, Pin, Refusal, Retired, Route, Selector,
+    Spelling, Vocabulary,
 };
 
 use crate::problem::Problem;
-use crate::{cta, lpanel, tiny};
+use crate::{blocked, cta, left, lpanel, tiny};
 
 const OP: &str = "potrf";
 
@@ -24,6 +24,8 @@ pub static VOCABULARY: Vocabulary = Vocabulary {
         tiny::CANDIDATE,
         cta::CANDIDATE,
         lpanel::CANDIDATE,
+        left::CANDIDATE,
+        blocked::CANDIDATE,
         Candidate { family: "vendor", class: Class::Vendor, knobs: &[] },
     ],
     last_resort: &["vendor", "lpanel:panel=8"],
@@ -31,7 +33,7 @@ pub static VOCABULARY: Vocabulary = Vocabulary {
         Retired { alias: "native:tiny", instead: "tiny" },
         Retired { alias: "native:cta", instead: "cta" },
         Retired { alias: "native:lpanel", instead: "lpanel:panel=8" },
-        Retired { alias: "native:blocked", instead: "vendor" },
+        Retired { alias: "native:blocked", instead: "blocked:nb=128" },
         Retired { alias: "lpanel", instead: "lpanel:panel=8" },
     ],
     exact: &[ExactField { name: "uplo", values: &["L", "U"] }],
@@ -47,9 +49,28 @@ pub struct Potrf<'s, T: Scalar> {
     pub pin: Option<Pin>,
     /// The vendor arm, where there is one.
     pub vendor: Option<&'s dyn Factor<T>>,
+    /// The triangular solve of `blocked`.
+    pub solve: Option<&'s dyn PanelSolve<T>>,
+    /// The rank-k update of `blocked`.
+    pub update: Option<&'s dyn TrailingUpdate<T>>,
 }
 
 impl<T: Scalar> Potrf<'_, T> {
+    /// What factors the diagonal blocks of `blocked`: this operation, an exact pin taken off. It cannot call itself for
+    /// ever, since `blocked` refuses what is a single block.
+    fn leaf(&self) -> Result<Self> {
+        let asked = Asked::resolve(&VOCABULARY, self.pin, &self.selector.environment)?;
+        let pin = if asked.pin.class().is_some() { asked.pin } else { Pin::Auto };
+        Ok(Potrf { pin: Some(pin), ..*self })
+    }
+
+    /// Calls `call` with what `blocked` is made of.
+    fn with_steps<R>(&self, call: impl FnOnce(&blocked::Steps<'_, T>) -> Result<R>) -> Result<R> {
+        let seam = |seam| Error::MissingSeam { op: OP, seam };
+        let (solve, update) = (self.solve.ok_or(seam("solve"))?, self.update.ok_or(seam("update"))?);
+        call(&blocked::Steps { leaf: &self.leaf()?, solve, update })
+    }
+
     /// Whether a family serves a problem on a device: correctness only, never speed.
     ///
     /// # Errors
@@ -59,6 +80,10 @@ impl<T: Scalar> Potrf<'_, T> {
             ("tiny", _) => tiny::can_run(device, T::DTYPE, shape, family),
             ("cta", _) => cta::can_run(device, T::DTYPE, shape, family),
             ("lpanel", _) => lpanel::can_run(device, T::DTYPE, shape, family),
+            ("left", _) => left::can_run(device, T::DTYPE, shape, family),
+            ("blocked", _) => self
+                .with_steps(|steps| Ok(blocked::can_run(device, shape, family, steps)))
+                .unwrap_or_else(|error| Err(error.to_string().into())),
             ("vendor", Some(vendor)) => Ok(vendor.can_factor(device, shape)?),
             ("vendor", None) => Err("no vendor arm is wired".into()),
             (other, _) => Err(format!("potrf has no family {other}").into()),
@@ -81,6 +106,7 @@ impl<T: Scalar> Potrf<'_, T> {
                 lpanel::layouts(device, problem.dtype, problem.n, problem.uplo, &route.choice().spelling)
                     .collect()
             }
+            "left" => left::layouts(problem.dtype, problem.uplo, &route.choice().spelling).collect(),
             _ => Vec::new(),
         })
     }
@@ -124,8 +150,12 @@ impl<T: Scalar> Factor<T> for Potrf<'_, T> {
             return Ok(0);
         }
         let key = Self::key(&problem)?;
-        match self.route(queue.device(), &problem, &key)?.family() {
+        let route = self.route(queue.device(), &problem, &key)?;
+        match route.family() {
             "vendor" => self.vendor()?.factor_workspace(queue, uplo, a),
+            "blocked" => self.with_steps(|steps| {
+                blocked::workspace_bytes(queue, uplo, a, &route.choice().spelling, steps.leaf)
+            }),
             _ => Ok(0),
         }
     }
@@ -152,6 +182,14 @@ impl<T: Scalar> Factor<T> for Potrf<'_, T> {
                 "tiny" => tiny::run(queue, uplo, a.rb_mut(), info.rb_mut(), family),
                 "cta" => cta::run(queue, uplo, a.rb_mut(), info.rb_mut(), family),
                 "lpanel" => lpanel::run(queue, uplo, a.rb_mut(), info.rb_mut(), family),
+                "left" => left::run(queue, uplo, a.rb_mut(), info.rb_mut(), family),
+                "blocked" => self.with_steps(|steps| {
+                    let need = blocked::workspace_bytes(queue, uplo, a.rb(), family, steps.leaf)?;
+                    workspace.validate(OP, need, device.place).map_err(|error| {
+                        if refused.is_empty() { error } else { cannot_stand_in(family, error) }
+                    })?;
+                    blocked::run(queue, uplo, a.rb_mut(), info.rb_mut(), workspace.rb_mut(), family, steps)
+                }),
                 "vendor" => {
                     let vendor = self.vendor()?;
                     let need = vendor.factor_workspace(queue, uplo, a.rb())?;

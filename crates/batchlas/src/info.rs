@@ -64,6 +64,18 @@ impl Pending<'_> {
     }
 }
 
+/// What [`Context::posv_jittered`](crate::Context::posv_jittered) did.
+#[derive(Clone, Debug)]
+pub struct Jittered {
+    /// Status of each item: 0 if it was solved, with or without a shift, otherwise that of A as it was given.
+    pub info: Info,
+    /// Shift of each item, in units of A: 0 if it was solved as given, `s` if `(A + s I) X = B` was solved, NaN if nothing
+    /// was.
+    pub shifts: Vec<f64>,
+    /// What was executed: the whole batch, then each retry.
+    pub ran: Ran,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,13 +5,14 @@ use batchlas_core::{
     WorkspaceMut,
 };
 use batchlas_posv::Posv;
+use batchlas_posv::jitter::Jitter;
 use batchlas_posv::mixed::Mixed;
 use batchlas_select::{Pin, Vocabulary};
 use batchlas_vendor::Element;
 use num_complex::Complex;
 
 use crate::context::Context;
-use crate::info::Pending;
+use crate::info::{Jittered, Pending};
 use crate::options::{
     GemmOptions, HerkOptions, PosvOptions, PotrfOptions, PotriOptions, PotrsOptions, TrsmOptions,
 };
@@ -61,7 +62,7 @@ impl Context {
         options: &PotrfOptions,
     ) -> Result<Ran> {
         let pin = pin(&batchlas_potrf::VOCABULARY, options.route.as_ref())?;
-        self.potrf_with(pin).factor(self.queue(), options.uplo, a, info, workspace)
+        self.potrf_with(pin, |potrf| potrf.factor(self.queue(), options.uplo, a, info, workspace))
     }
 
     /// Bytes of workspace that [`Context::potrf_in`] needs.
@@ -70,7 +71,7 @@ impl Context {
     /// As for [`Context::potrf`].
     pub fn potrf_workspace<T: Element>(&self, a: MatBatch<'_, T>, options: &PotrfOptions) -> Result<usize> {
         let pin = pin(&batchlas_potrf::VOCABULARY, options.route.as_ref())?;
-        self.potrf_with(pin).factor_workspace(self.queue(), options.uplo, a)
+        self.potrf_with(pin, |potrf| potrf.factor_workspace(self.queue(), options.uplo, a))
     }
 
     /// Inverse of every item from its Cholesky factor, in place in the triangle that holds it; the other triangle is not
@@ -179,8 +180,10 @@ impl Context {
     /// [`Context::posv_in`] for f64 and c64 by way of a factor in f32 or c32, refined until the solution has full precision
     /// (normwise backward error at most `eps sqrt(n)`). `iterations` receives, per item, the number of refinements, or -1
     /// for an item that did not get there and was solved in full precision; only that item's A holds its factor, any
-    /// other's is unchanged. `options.route` pins the solve in half the precision. GPUs only. Pays where most condition
-    /// numbers are below about 1e6.
+    /// other's is unchanged. `options.route` pins the solve in half the precision. GPUs only.
+    ///
+    /// For devices with little double precision, and condition numbers below about 1e7. An H200 factors doubles on tensor
+    /// cores, and there this is slower than [`Context::posv`] at every order measured: every refinement reads A again.
     ///
     /// # Errors
     /// As for [`Context::posv_in`]; f32 or c32 operands; a CPU; an order beyond the device's shared memory.
@@ -204,6 +207,31 @@ impl Context {
                 Mixed { low: *low }.posv(queue, uplo, a, b, info, iterations, workspace)
             })
         }
+    }
+
+    /// [`Context::posv`] that solves items which are not positive definite once more, alone, as `(A + s I) X = B`, with
+    /// shifts `s` that grow until the item is positive definite or `jitter`'s limit has failed. Waits, and reports the shift
+    /// of every item. An item that no shift helps keeps its A and B, bit for bit; the factor of any other is that of the
+    /// matrix that was solved.
+    ///
+    /// A is copied before it is factored: the call allocates `n^2` elements, and 8 bytes for the shift, per item, and 28
+    /// bytes per failed item, beside the workspace of the solves.
+    ///
+    /// # Errors
+    /// As for [`Context::posv`]; shifts that do not grow from above 0 to the limit; no memory for the copy.
+    pub fn posv_jittered<T: Element>(
+        &self,
+        a: MatBatchMut<'_, T>,
+        b: MatBatchMut<'_, T>,
+        options: &PosvOptions,
+        jitter: &Jitter,
+    ) -> Result<Jittered> {
+        let pin = pin(&batchlas_posv::POSV, options.route.as_ref())?;
+        let retried = self.posv_with(pin, |posv| {
+            let posv = Posv { output: options.factor, ..*posv };
+            posv.posv_jittered(self.queue(), options.uplo, a, b, jitter)
+        })?;
+        Ok(Jittered { info: retried.info.into(), shifts: retried.shifts, ran: retried.ran })
     }
 
     /// Bytes of workspace that [`Context::posv_mixed_in`] needs.

@@ -51,6 +51,12 @@ pub(crate) const FAMILIES: &[Family] = &[
         all: &["potrf * * 40 3 lpanel:panel=8", "potrf f32 * 40 3 lpanel:panel=16"],
     },
     Family {
+        name: "potrf:left",
+        // Two whole tiles and a part: a block that goes on from the tile below to the diagonal one, and one that does not.
+        subset: &["potrf f64 L 130 1 left"],
+        all: &["potrf * * 130 1 left", "potrf * * 200 2 left"],
+    },
+    Family {
         name: "potrf:potri",
         subset: &["potri f32 L 40 2 native"],
         all: &["potri * * 40 2 native", "potri * * 5 3 native"],
@@ -63,8 +69,17 @@ pub(crate) const FAMILIES: &[Family] = &[
     Family {
         name: "posv:cta",
         // One warp, and several that take turns.
-        subset: &["potrs f32 L 100 3 5 cta", "potrs f64 U 70 3 1 cta:rhs=4:warps=2"],
-        all: &["potrs * * 40 3 3 cta", "potrs * * 70 5 2 cta:rhs=4:warps=2", "potrs * * 70 9 2 cta"],
+        subset: &[
+            "potrs f32 L 100 3 5 cta",
+            "potrs f64 U 70 3 1 cta:rhs=4:warps=2",
+            "potrs f64 L 70 3 1 cta:warps=2:read=twice",
+        ],
+        all: &[
+            "potrs * * 40 3 3 cta",
+            "potrs * * 70 5 2 cta:rhs=4:warps=2",
+            "potrs * * 70 9 2 cta",
+            "potrs * * 70 5 2 cta:warps=2:read=twice",
+        ],
     },
     Family {
         name: "posv:mixed",

@@ -5,6 +5,7 @@
 
 mod cta;
 mod inverse;
+mod left;
 mod lpanel;
 mod posv;
 mod products;

@@ -1,6 +1,7 @@
 //! posv and potrs: families `tiny` and `cta`, and mixed precision.
 
 use batchlas::{Context, Dtype, Element, PosvOptions, PotrfOptions, PotrsOptions, Uplo, WorkspaceMut};
+use batchlas_bench::jitter;
 use batchlas_bench::matrices::{Random, Square, definite};
 use batchlas_bench::operands::{Layout, Store};
 use batchlas_bench::verify::{in_triangle, same_bits, solve_residual, untouched};
@@ -42,7 +43,8 @@ fn potrs_cta_is_clean_and_right() {
     }
 }
 
-/// Several blocks of rows, the last one partial, by one warp and by several, with more right-hand sides than a unit takes:
+/// Several blocks of rows, the last one partial, by one warp and by several, the factor read twice or once, with more
+/// right-hand sides than a unit takes:
 /// bit-identical to each other, and right.
 #[test]
 fn potrs_cta_solves_across_blocks() {
@@ -61,7 +63,7 @@ fn potrs_cta_solves_across_blocks() {
         host.potrf(view, &PotrfOptions { uplo, route: None }).expect("a factor").wait().expect("a factor");
         let factor = device.upload(&host.download(&factor).expect("a factor")).expect("memory");
         let rhs = Store::new(Layout::Packed, n, nrhs, batch, 1.0);
-        let solved = ["cta:rhs=2:warps=1:units=2", "cta:rhs=4:warps=2"].map(|route| {
+        let solved = ["cta:rhs=2:warps=1:units=2:read=twice", "cta:rhs=4:warps=2:read=once"].map(|route| {
             let mut x = rhs.upload(&device).expect("memory");
             let options = PotrsOptions { uplo, route: Some(route.into()) };
             let a = factor.view(n, n, ld, ld * n, batch).expect("a view");
@@ -74,6 +76,11 @@ fn potrs_cta_solves_across_blocks() {
             assert!(residual < 50.0, "{uplo}: {residual}");
         }
     }
+}
+
+#[test]
+fn jitter_retries_what_failed_and_nothing_else() {
+    jitter::check(&context()).expect("the contract");
 }
 
 /// Of four items, the first is refined, the second has no factor in half the precision, the third has none at all, and the

@@ -168,6 +168,10 @@ template <int Bytes> BATCHLAS_DEVICE void copy_async_or_zero(bool active, u32 sh
     asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;" ::"r"(shared), "l"(global), "r"(active ? Bytes : 0), "n"(Bytes) : "memory");
   }
 }
+/// The same of 16 bytes of which only the first `bytes` are read; zeros are written for the rest.
+BATCHLAS_DEVICE void copy_async_start(u32 bytes, u32 shared, u64 global) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(global), "r"(bytes) : "memory");
+}
 /// An address in shared memory as the instructions take it.
 BATCHLAS_DEVICE u32 shared_address(const void *pointer) { return static_cast<u32>(__cvta_generic_to_shared(pointer)); }
 /// Closes the group of this thread's copies since the last call.

@@ -62,6 +62,17 @@ template <class Accumulator, int Rows, int Cols> struct BlockShape {
   static_assert(Rows % Accumulator::ROWS == 0 && Cols % Accumulator::COLS == 0, "the warps do not divide the tile");
 };
 
+template <class T> struct TypeIs {
+  using Type = T;
+};
+template <bool First, class T, class> struct Either : TypeIs<T> {};
+template <class T, class U> struct Either<false, T, U> : TypeIs<U> {};
+
+/// How an operand lies in shared memory: with the outer index contiguous, unless the accumulator takes what is contiguous along the inner index as it is.
+template <class Accumulator, class T, int Extent, int Depth, int Threads, Contiguous C, bool Aligned>
+using TileOf = typename Either<Accumulator::KEEPS_INNER && C == Contiguous::Inner, KeptTile<T, Extent, Depth, Threads, Aligned || sizeof(T) == 16>,
+                               StagedTile<T, Extent, Depth, Threads, C, Aligned>>::Type;
+
 /// The address of item `item` of an operand, by table or by stride.
 BATCHLAS_DEVICE u64 operand_item(bool table, u64 base, u64 item_bytes, u64 item) {
   return table ? item_address<Layout::Pointers>(base, item_bytes, item, true) : item_address<Layout::Strided>(base, item_bytes, item, true);
@@ -209,8 +220,8 @@ BATCHLAS_DEVICE void product(const ProductArgs &args) {
   static_assert(P == Part::Full || Rows == Cols, "the tiles of a triangle are square");
   static_assert(Stages >= 2, "one stage is multiplied while others are filled");
   using Shape = BlockShape<Accumulator, Rows, Cols>;
-  using TileA = StagedTile<T, Rows, Depth, Shape::THREADS, A, Aligned>;
-  using TileB = StagedTile<T, Cols, Depth, Shape::THREADS, B, Aligned>;
+  using TileA = TileOf<Accumulator, T, Rows, Depth, Shape::THREADS, A, Aligned>;
+  using TileB = TileOf<Accumulator, T, Cols, Depth, Shape::THREADS, B, Aligned>;
   constexpr int STAGE_BYTES = TileA::BYTES + TileB::BYTES;
   extern __shared__ Pack<f32> ring[];
 
@@ -245,7 +256,7 @@ BATCHLAS_DEVICE void product(const ProductArgs &args) {
     fill(empty);
     const T *stage_a = reinterpret_cast<const T *>(reinterpret_cast<const char *>(ring) + full * STAGE_BYTES);
     const T *stage_b = reinterpret_cast<const T *>(reinterpret_cast<const char *>(stage_a) + TileA::BYTES);
-    acc.template multiply<Mixed, Depth, TileA::PITCH, TileB::PITCH>(stage_a + warp_row, stage_b + warp_col);
+    acc.template multiply<Mixed, Depth, TileA, TileB>(stage_a + TileA::ahead(warp_row), stage_b + TileB::ahead(warp_col));
     full = full + 1 == Stages ? 0 : full + 1;
     empty = empty + 1 == Stages ? 0 : empty + 1;
   }
