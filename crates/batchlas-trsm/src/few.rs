@@ -67,9 +67,16 @@ impl Knobs {
     fn default_blocks(&self, dtype: Dtype, n: usize, case: Case) -> u32 {
         let (words, lanes) = (dtype.bytes() / 4, self.lanes as usize);
         let held = (n.div_ceil(lanes) * (self.rhs as usize + 1) + lanes) * words;
-        // The copy of the next block goes on beside the use of this one.
-        let ahead = if case.transposed && n > lanes { 32 * words.min(2) } else { 0 };
-        let registers = held + 40 + lanes * words / 8 + ahead;
+        // Several blocks keep addresses, and where they go through a tile the copy of the next one goes on beside the use of this.
+        let copies = case.transposed && n > lanes;
+        let more = match self.rhs {
+            2.. if copies && n > 64 => 48,
+            4.. if copies && n > 32 && dtype.is_complex() => 48,
+            _ if copies => 16,
+            8.. if n > 32 => 16,
+            _ => 0,
+        };
+        let registers = held + 40 + lanes * words / 8 + more;
         blocks_per_sm((WARP * self.warps) as usize, registers).clamp(1, 32) as u32
     }
 
