@@ -11,6 +11,9 @@
 // A complex right-hand side takes the place of two real ones, its real parts in rows 0 to 7 of a block and its imaginary parts in rows 8 to 15; E x is then
 // two real products, of x and of i x.
 //
+// The compiler would start the loads of E long before their use and put off stores, and with them the loads of the next right-hand sides, to the end of the
+// loop: points that it moves no access across keep both where they are written.
+//
 // E is staged once per work-group, element by element (no alignment is needed), packed by 8 x 8 blocks of the lower triangle in the order in which lanes read
 // them. Of A only the triangle is read, and not its diagonal if that is unit. What does not exist (the upper part of diagonal blocks, unknowns beyond the order)
 // is that of the identity. Warps share nothing after that.
@@ -51,8 +54,7 @@ struct TrsmFusedArgs {
   f64 alpha_re, alpha_im;
   /// Bits of `Flag`.
   u32 flags;
-  /// Is zero.
-  u32 zero;
+  u32 unused;
 };
 
 enum Flag : u32 {
@@ -77,6 +79,9 @@ constexpr int BLOCK = 8;
 
 /// Bytes of a right-hand side that are stored and loaded at a time where they are contiguous.
 constexpr int GROUP_BYTES = 128;
+
+/// Pairs of E that a lane has on their way at once.
+constexpr int IN_FLIGHT = 3;
 
 /// Two neighbouring elements: what a lane reads of E at once.
 template <class T> struct alignas(2 * sizeof(T)) Pair {
@@ -353,12 +358,9 @@ __global__ void __launch_bounds__(arch::WARP *Warps, MinBlocks) trsm_fused(const
   arch::wait_async<0>();
   arch::sync_block();
 
-  // This lane's pairs of diagonal blocks and of the others.
-  u32 diagonal = t;
-  u32 below = E::place(arch::lane() / 4, 2 * t) / 2;
-  // What `below` becomes one step later. A step's products must be done before the step after the next reads E: left to itself, the compiler puts off those of
-  // far blocks, and all that they need stays in registers.
-  u32 soon = below;
+  // This lane's pairs of diagonal blocks and of the others. Numbers, where a pointer takes two registers.
+  const u32 diagonal = t;
+  const u32 below = E::place(arch::lane() / 4, 2 * t) / 2;
   while (tile < args.q) {
     u64 to = at;
     if ((args.flags & (ALPHA_ONE | CONJUGATE)) != ALPHA_ONE) {
@@ -369,23 +371,23 @@ __global__ void __launch_bounds__(arch::WARP *Warps, MinBlocks) trsm_fused(const
     }
     unroll<0, Blocks>([&](auto step) {
       constexpr int k = decltype(step)::VALUE;
+      arch::keep_order();
       X::solve_block(x[k], e + diagonal + E::block(k, k), e[diagonal + E::TRIANGLE + k * (BLOCK / 2)]);
-      // The addresses of this step's stores and loads.
-      to = arch::after(to, x[k][0][0], args.zero);
       Solved<T> solved[Tiles];
 #pragma unroll
       for (int i = 0; i < Tiles; i++) {
         solved[i].set(x[k][i]);
       }
-      u32 next = soon;
       unroll<k + 1, Blocks>([&](auto row) {
         constexpr int j = decltype(row)::VALUE;
+        if constexpr ((j - k) % IN_FLIGHT == 0) {
+          arch::keep_order();
+        }
         const Pair<T> pair = e[below + E::block(j, k)];
 #pragma unroll
         for (int i = 0; i < Tiles; i++) {
           solved[i].subtract(x[j][i], pair);
         }
-        next = arch::after(next, x[j][0][0], args.zero);
       });
       if constexpr ((k + 1) % X::GROUP == 0 || k + 1 == Blocks) {
         constexpr int FIRST = k / X::GROUP * X::GROUP;
@@ -401,9 +403,6 @@ __global__ void __launch_bounds__(arch::WARP *Warps, MinBlocks) trsm_fused(const
           from += args.b_block;
         });
       }
-      diagonal = arch::after(diagonal, x[k][0][1], args.zero);
-      below = soon;
-      soon = next;
     });
     tile += args.next;
     at += args.b_next;

@@ -68,7 +68,7 @@ impl Knobs {
         let (words, lanes) = (dtype.bytes() / 4, self.lanes as usize);
         let held = (n.div_ceil(lanes) * (self.rhs as usize + 1) + lanes) * words;
         // The copy of the next block goes on beside the use of this one.
-        let ahead = if case.transposed && n > lanes { 16 } else { 0 };
+        let ahead = if case.transposed && n > lanes { 32 * words.min(2) } else { 0 };
         let registers = held + 40 + lanes * words / 8 + ahead;
         blocks_per_sm((WARP * self.warps) as usize, registers).clamp(1, 32) as u32
     }

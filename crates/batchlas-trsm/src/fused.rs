@@ -104,7 +104,7 @@ struct Args {
     slices: u32,
     alpha: [f64; 2],
     flags: u32,
-    zero: u32,
+    unused: u32,
 }
 
 /// `Flag` of the device code.
@@ -314,7 +314,7 @@ pub(crate) fn run<T: Scalar>(
         q: i32::try_from(q).map_err(|_| too_large())?.unsigned_abs(),
         next,
         slices: slices as u32,
-        zero: 0,
+        unused: 0,
         flags: flags.iter().filter(|(_, holds)| *holds).map(|(bit, _)| bit).sum(),
         alpha: [alpha_value.re, alpha_value.im],
     };

@@ -47,12 +47,9 @@ BATCHLAS_DEVICE u64 advance(u64 address, u64 step) {
   return address;
 }
 
-/// `x`, not known before `value` is; `zero` is a zero that the compiler does not know to be one. Addresses that derive from it are then computed where they are
-/// needed, and loads from them stay there, instead of holding registers from the top of a long block of code on. One instruction.
-BATCHLAS_DEVICE u32 after(u32 x, float value, u32 zero) { return x | (__float_as_uint(value) & zero); }
-BATCHLAS_DEVICE u32 after(u32 x, double value, u32 zero) { return x | (static_cast<u32>(__double2loint(value)) & zero); }
-BATCHLAS_DEVICE u64 after(u64 x, float value, u32 zero) { return x | (__float_as_uint(value) & zero); }
-BATCHLAS_DEVICE u64 after(u64 x, double value, u32 zero) { return x | (static_cast<u32>(__double2loint(value)) & zero); }
+/// A point in a long block of code that the compiler moves no memory access across, so that neither what is loaded nor an address holds registers from far
+/// above its use, and no store or load is put off. Synchronises nothing: it asks which lanes are here and does not look at the answer.
+BATCHLAS_DEVICE void keep_order() { asm volatile("{.reg .b32 lanes; activemask.b32 lanes;}" ::: "memory"); }
 
 /// This warp's number in its block, known by the compiler to be the same in all lanes: branches on it do not diverge.
 BATCHLAS_DEVICE int uniform_warp() { return __shfl_sync(0xffffffffu, warp(), 0); }
