@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(Plan::Grid::THREADS, MinBlocks) potrf_cta(cons
   extern __shared__ Vector<u64, 2> shared[];
   const u64 matrix = arch::block();
   const u64 item = item_address<L>(args.a, args.item_bytes, matrix, true);
-  const i32 info = Cholesky<Plan, U>::factor(reinterpret_cast<typename Plan::T *>(shared), item, args.ld_bytes);
+  const i32 info = Cholesky<Plan, U>::factor(arch::held_shared(reinterpret_cast<typename Plan::T *>(shared)), item, args.ld_bytes);
   arch::store(threadIdx.x == 0 && args.info != 0, args.info + matrix * sizeof(i32), info);
 }
 
