@@ -7,9 +7,9 @@
 // forms the pivot itself.
 //
 // Slots without an item run the whole body on zeros, with the true n, and store nothing: every barrier is at top level, and all threads of the
-// work-group meet at it equally often. A failed item is finished by value selection, as in family `tiny`, whose bits this kernel reproduces: every
-// element sees the same operations in the same order, whatever the panel, the layout or the triangle. The state of a failed item is therefore also the
-// same: columns 1 .. k-1 of the factor of its leading minor, and zeros from column k on (or NaN where the trailing matrix was not finite).
+// work-group meet at it equally often. A failed item is finished by value selection, as in family `tiny`, whose bits the first panel has; its state is
+// that of `tiny` as well: columns 1 .. k-1 of the factor of its leading minor, and zeros from column k on (or NaN where the trailing matrix was not
+// finite). Layout, triangle and batch do not change the bits.
 //
 // MinBlocks: work-groups per multiprocessor that the register allocation must allow; 0 leaves it to the compiler.
 #pragma once
@@ -66,13 +66,11 @@ __global__ void __launch_bounds__(Lanes *Matrices, MinBlocks) potrf_lpanel(const
     const bool busy = (row | (arch::WARP - 1)) >= j;
 
     T acc[NB], own[STEP];
-    u64 column = first + j * across;
 #pragma unroll
     for (int i = 0; i < NB; i++) {
-      acc[i] = load(loads && row >= j + i, column, from_real<T>(0));
-      column = arch::advance(column, across);
+      acc[i] = from_real<T>(0);
     }
-    column = first;
+    u64 column = first;
 #pragma unroll
     for (int k = 0; k < STEP; k++) {
       own[k] = load(loads && j > 0, column, from_real<T>(0));
@@ -107,6 +105,14 @@ __global__ void __launch_bounds__(Lanes *Matrices, MinBlocks) potrf_lpanel(const
           column = arch::advance(column, across);
         }
       }
+    }
+
+    // What is subtracted is summed from zero and meets A last: added to A one by one, the products would each be rounded to A's last place.
+    column = first + j * across;
+#pragma unroll
+    for (int i = 0; i < NB; i++) {
+      acc[i] = add(load(loads && row >= j + i, column, from_real<T>(0)), acc[i]);
+      column = arch::advance(column, across);
     }
 
     // Multiples of the pitch, and who takes part in which column, are computed anew instead of being held through the loop above.
