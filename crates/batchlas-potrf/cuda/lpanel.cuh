@@ -13,30 +13,15 @@
 //
 // MinBlocks: work-groups per multiprocessor that the register allocation must allow; 0 leaves it to the compiler.
 #pragma once
+#include <batchlas/factor.cuh>
 #include <batchlas/memory.cuh>
 #include <batchlas/shared.cuh>
 #include <batchlas/uplo.cuh>
 
 namespace batchlas {
 
-/// The operands of a launch. Sizes in bytes are 64-bit; `ld_bytes` and `item_bytes` are multiples of the size of an element.
-struct PotrfLpanelArgs {
-  /// Layout::Strided: address of item 0. Layout::Pointers: address of the table of item addresses. Aligned to an element (a table: to 8 bytes).
-  u64 a;
-  /// Bytes from a column to the next, at least n elements.
-  u64 ld_bytes;
-  /// Layout::Strided: bytes from an item to the next. Layout::Pointers: bytes from an address in the table to its item.
-  u64 item_bytes;
-  /// Number of items.
-  u64 batch;
-  /// Address of `batch` 32-bit integers, or 0 if the caller does not want them.
-  u64 info;
-  /// Order of the matrices, 1 to Lanes.
-  u64 n;
-};
-
 template <class T, int NB, Uplo U, Layout L, int Lanes, int Matrices, int MinBlocks>
-__global__ void __launch_bounds__(Lanes *Matrices, MinBlocks) potrf_lpanel(const PotrfLpanelArgs args) {
+__global__ void __launch_bounds__(Lanes *Matrices, MinBlocks) potrf_lpanel(const FactorArgs args) {
   static_assert(NB % 8 == 0 && arch::WARP % NB == 0, "a panel is 8, 16 or 32 columns, so that its rows are lanes of the matrix even below row n");
   static_assert(Lanes % arch::WARP == 0, "the lanes of a matrix are whole warps");
   using R = Real<T>;

@@ -18,6 +18,7 @@
 pub mod cta;
 pub mod logdet;
 pub mod lpanel;
+mod operands;
 pub mod potri;
 mod problem;
 mod route;

@@ -112,6 +112,11 @@ BATCHLAS_DEVICE u64 load_u64(bool active, u64 address, u64 otherwise) {
   asm volatile("{.reg .pred p; setp.ne.u32 p, %2, 0; @p ld.global.u64 %0, [%1];}" : "+l"(otherwise) : "l"(address), "r"(static_cast<u32>(active)));
   return otherwise;
 }
+BATCHLAS_DEVICE i32 load_i32(u64 address) {
+  i32 value;
+  asm volatile("ld.global.u32 %0, [%1];" : "=r"(value) : "l"(address));
+  return value;
+}
 BATCHLAS_DEVICE void load(bool active, u64 address, float &a) {
   asm volatile("{.reg .pred p; setp.ne.u32 p, %2, 0; @p ld.global.f32 %0, [%1];}" : "+f"(a) : "l"(address), "r"(static_cast<u32>(active)));
 }
