@@ -54,7 +54,7 @@ fn check<T: Element + Scalar<Real = R>, R: Element>(ctx: &Context, n: usize, upl
     let what = format!("{} n = {n} {uplo} {layout:?}", T::DTYPE);
     let mut matrices: Vec<Square<T>> = (0..BATCH).map(|b| definite(n, &mut Random::new(41, b))).collect();
     // Every pivot from this one on fails; the first is what is told.
-    let bad = n / 2;
+    let bad = n / 3;
     matrices[1].set(bad, bad, T::from_parts(-1.0, 0.0));
     let source = store(layout, uplo, &matrices, T::from_parts(-999.0, 777.0));
     let expected = |b: usize| if b == 1 { bad as i32 + 1 } else { 0 };
@@ -140,8 +140,6 @@ fn the_simulated_device_inverts_beyond_its_shared_memory() {
     assert!(lacking.unwrap_err().to_string().contains("workspace"));
     check::<f32, f32>(&ctx, n, Uplo::Lower, Layout::Padded);
     check::<f64, f64>(&ctx, 82, Uplo::Upper, Layout::Padded);
-    check::<f64, f64>(&ctx, 82, Uplo::Lower, Layout::Pointers);
-    check::<Complex<f32>, f32>(&ctx, 82, Uplo::Lower, Layout::Padded);
     check::<Complex<f32>, f32>(&ctx, 82, Uplo::Upper, Layout::Pointers);
     check::<Complex<f64>, f64>(&ctx, 58, Uplo::Upper, Layout::Padded);
     check::<Complex<f64>, f64>(&ctx, 58, Uplo::Lower, Layout::Pointers);
