@@ -85,6 +85,7 @@ const UNSAFE: &[&str] = &[
     "crates/batchlas-potrf/src/left.rs",
     "crates/batchlas-potrf/src/logdet.rs",
     "crates/batchlas-potrf/src/lpanel.rs",
+    "crates/batchlas-potrf/src/operands.rs",
     "crates/batchlas-potrf/src/potri.rs",
     "crates/batchlas-potrf/src/tiny.rs",
     "crates/batchlas-sim/src/alu/fused.rs",

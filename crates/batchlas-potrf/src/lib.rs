@@ -21,6 +21,7 @@ pub mod cta;
 pub mod left;
 pub mod logdet;
 pub mod lpanel;
+mod operands;
 pub mod potri;
 mod problem;
 mod route;
