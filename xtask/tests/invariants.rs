@@ -11,6 +11,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("batchlas-core", &[]),
     ("batchlas-resident", &[]),
     ("batchlas-select", &["batchlas-core"]),
+    ("batchlas-lanes", &["batchlas-core", "batchlas-select"]),
     ("batchlas-potrf", OPERATION),
     ("batchlas-trsm", OPERATION),
     ("batchlas-gemm", OPERATION),
@@ -48,8 +49,8 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// An operation knows the contract, the residency arithmetic and selection, and no sibling.
-const OPERATION: &[&str] = &["batchlas-core", "batchlas-resident", "batchlas-select"];
+/// An operation knows the contract, the residency arithmetic, the CPU kernels and selection, and no sibling.
+const OPERATION: &[&str] = &["batchlas-core", "batchlas-lanes", "batchlas-resident", "batchlas-select"];
 
 /// Crates that may name `cudarc`.
 const CUDARC: &[&str] = &["batchlas-kernels", "batchlas-vendor"];
@@ -69,6 +70,12 @@ const UNSAFE: &[&str] = &[
     "crates/batchlas-kernels/src/cuda/slices.rs",
     "crates/batchlas-kernels/src/locate.rs",
     "crates/batchlas-kernels/src/nvrtc.rs",
+    "crates/batchlas-lanes/src/cholesky.rs",
+    "crates/batchlas-lanes/src/element.rs",
+    "crates/batchlas-lanes/src/isa.rs",
+    "crates/batchlas-lanes/src/rows.rs",
+    "crates/batchlas-lanes/src/vector.rs",
+    "crates/batchlas-lanes/src/x86.rs",
     "crates/batchlas-posv/src/quench.rs",
     "crates/batchlas-potrf/src/tiny.rs",
     "crates/batchlas-sim/src/queue.rs",

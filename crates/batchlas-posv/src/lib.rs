@@ -12,6 +12,7 @@
 //! * A heterogeneous batch is refused before any choice is made, whatever is pinned.
 
 mod blocked;
+mod lanes;
 mod problem;
 mod quench;
 mod route;

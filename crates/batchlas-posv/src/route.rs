@@ -9,15 +9,15 @@ use batchlas_select::{
     Candidate, Class, ExactField, Key, LogField, Pin, Refusal, Retired, Route, Selector, Spelling, Vocabulary,
 };
 
-use crate::blocked;
 use crate::problem::Problem;
+use crate::{blocked, lanes};
 
 const EXACT: &[ExactField] = &[ExactField { name: "uplo", values: &["L", "U"] }];
 
 /// What a solve can be run by. There is no vendor family: children choose for themselves.
 pub static POSV: Vocabulary = Vocabulary {
     op: "posv",
-    candidates: &[Candidate { family: "blocked", class: Class::Native, knobs: &[] }],
+    candidates: &[batchlas_lanes::LANES, Candidate { family: "blocked", class: Class::Native, knobs: &[] }],
     last_resort: &["blocked"],
     retired: &[
         Retired { alias: "native:tiny", instead: "blocked" },
@@ -80,6 +80,7 @@ impl<'s, T: Scalar> Posv<'s, T> {
         family: &Spelling,
     ) -> Result<(), Refusal> {
         match family.family() {
+            "lanes" => lanes::can_run(op, device, problem, family),
             "blocked" => {
                 let Problem { uplo, n, nrhs, batch, .. } = *problem;
                 if let (Some(factor), "posv") = (self.factor, op) {
@@ -129,7 +130,14 @@ impl<'s, T: Scalar> Posv<'s, T> {
         if problem.is_empty() {
             return Ok(0);
         }
-        blocked::workspace_bytes(&problem, self.factor()?.factor_workspace(queue, uplo, a)?, info_absent)
+        let key = Self::key(&POSV, &problem)?;
+        match self.route(&POSV, queue.device(), &problem, &key)?.family() {
+            "lanes" => Ok(0),
+            _ => {
+                let factor_bytes = self.factor()?.factor_workspace(queue, uplo, a)?;
+                blocked::workspace_bytes(&problem, factor_bytes, info_absent)
+            }
+        }
     }
 
     /// Factors `A` in place and replaces B by X; `info` per item.
@@ -155,6 +163,7 @@ impl<'s, T: Scalar> Posv<'s, T> {
         let (factor, solve) = (self.factor()?, self.solve("posv")?);
         let key = Self::key(&POSV, &problem)?;
         self.route(&POSV, queue.device(), &problem, &key)?.run(|family| match family.family() {
+            "lanes" => lanes::posv(queue, &problem, a, b, info, family),
             "blocked" => blocked::posv(queue, factor, solve, &problem, a, b, info, workspace),
             other => Err(Error::Internal(format!("posv chose {other}, which it cannot run"))),
         })

@@ -14,6 +14,7 @@
 //! * The referenced triangle of a failed item is unspecified and may hold non-finite values. Every other item is
 //!   bit-identical to what it would be alone.
 
+mod lanes;
 mod problem;
 mod route;
 pub mod tiny;

@@ -10,14 +10,18 @@ use batchlas_select::{
 };
 
 use crate::problem::Problem;
-use crate::tiny;
+use crate::{lanes, tiny};
 
 const OP: &str = "potrf";
 
 /// What a factorisation can be run by. The work grows as `n^3 * batch`, hence the weights of the key.
 pub static VOCABULARY: Vocabulary = Vocabulary {
     op: OP,
-    candidates: &[tiny::CANDIDATE, Candidate { family: "vendor", class: Class::Vendor, knobs: &[] }],
+    candidates: &[
+        tiny::CANDIDATE,
+        batchlas_lanes::LANES,
+        Candidate { family: "vendor", class: Class::Vendor, knobs: &[] },
+    ],
     last_resort: &["vendor"],
     retired: &[
         Retired { alias: "native:tiny", instead: "tiny" },
@@ -49,6 +53,7 @@ impl<T: Scalar> Potrf<'_, T> {
     pub fn can_run(&self, device: &Device, shape: &FactorShape, family: &Spelling) -> Result<(), Refusal> {
         match (family.family(), self.vendor) {
             ("tiny", _) => tiny::can_run(device, T::DTYPE, shape, family),
+            ("lanes", _) => lanes::can_run(device, T::DTYPE, shape, family),
             ("vendor", Some(vendor)) => Ok(vendor.can_factor(device, shape)?),
             ("vendor", None) => Err("no vendor arm is wired".into()),
             (other, _) => Err(format!("potrf has no family {other}").into()),
@@ -134,6 +139,7 @@ impl<T: Scalar> Factor<T> for Potrf<'_, T> {
             let family = route.choice().spelling;
             let ran = route.run(|family| match family.family() {
                 "tiny" => tiny::run(queue, uplo, a.rb_mut(), info.rb_mut(), family),
+                "lanes" => lanes::run(queue, uplo, a.rb_mut(), info.rb_mut(), family),
                 "vendor" => {
                     let need = self.vendor()?.factor_workspace(queue, uplo, a.rb())?;
                     workspace.validate(OP, need, queue.device().place)?;

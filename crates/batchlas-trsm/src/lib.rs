@@ -13,6 +13,7 @@
 
 mod problem;
 mod route;
+mod rows;
 
 pub use problem::Problem;
 pub use route::{Trsm, VOCABULARY};

@@ -7,13 +7,14 @@ use batchlas_core::{
 use batchlas_select::{Candidate, Class, ExactField, LogField, Pin, Refusal, Selector, Spelling, Vocabulary};
 
 use crate::problem::Problem;
+use crate::rows;
 
 const OP: &str = "trsm";
 
 /// What a triangular solve can be run by. The work grows as `n^2 q batch`, hence the weights of the key.
 pub static VOCABULARY: Vocabulary = Vocabulary {
     op: OP,
-    candidates: &[Candidate { family: "vendor", class: Class::Vendor, knobs: &[] }],
+    candidates: &[rows::CANDIDATE, Candidate { family: "vendor", class: Class::Vendor, knobs: &[] }],
     last_resort: &["vendor"],
     retired: &[],
     exact: &[
@@ -45,6 +46,7 @@ impl<T: Scalar> Trsm<'_, T> {
     /// The reason why not.
     pub fn can_run(&self, device: &Device, shape: &SolveShape, family: &Spelling) -> Result<(), Refusal> {
         match (family.family(), self.vendor) {
+            ("rows", _) => rows::can_run(device, shape, family),
             ("vendor", Some(vendor)) => Ok(vendor.can_solve(device, shape)?),
             ("vendor", None) => Err("no vendor arm is wired".into()),
             (other, _) => Err(format!("trsm has no family {other}").into()),
@@ -80,6 +82,7 @@ impl<T: Scalar> PanelSolve<T> for Trsm<'_, T> {
             self.can_run(device, &problem.shape, family)
         })?;
         route.run(|family| match (family.family(), self.vendor) {
+            ("rows", _) => rows::run(queue, &problem.shape, alpha, a, b, family),
             ("vendor", Some(vendor)) => vendor.solve(queue, side, uplo, trans, diag, alpha, a, b),
             (other, _) => Err(Error::Internal(format!("trsm chose {other}, which it cannot run"))),
         })

@@ -1,0 +1,45 @@
+//! `lanes`: on a CPU, as many systems at once as a vector has lanes: factorisation and both solves over one packed
+//! triangle. The kernel is in batchlas-lanes, which `potrf` shares.
+
+use batchlas_core::{Device, Error, InfoMut, MatBatchMut, Queue, Ran, Result, Scalar};
+use batchlas_lanes::{Cholesky, GRAIN_BYTES, Keep, Lanes, pool};
+use batchlas_select::{Refusal, Spelling};
+
+use crate::problem::Problem;
+
+/// Whether the family serves a problem of `op`: correctness only.
+pub(crate) fn can_run(
+    op: &str,
+    device: &Device,
+    problem: &Problem,
+    family: &Spelling,
+) -> Result<(), Refusal> {
+    if op != "posv" {
+        return Err(format!("lanes factors what it solves; {op} has the factor already").into());
+    }
+    Lanes::new(device, problem.dtype, problem.n, family).map(drop)
+}
+
+/// Factors and solves the batch, spread over the pool.
+pub(crate) fn posv<T: Scalar>(
+    queue: &dyn Queue,
+    problem: &Problem,
+    a: MatBatchMut<'_, T>,
+    b: MatBatchMut<'_, T>,
+    info: InfoMut<'_>,
+    family: &Spelling,
+) -> Result<Ran> {
+    let Problem { dtype, uplo, n, nrhs, .. } = *problem;
+    let knobs =
+        Lanes::new(queue.device(), dtype, n, family).map_err(String::from).map_err(Error::Internal)?;
+    let plan = Cholesky::new::<T>(knobs.isa, knobs.pair, uplo, n, a.ld());
+    let grain = GRAIN_BYTES / (n * (n + nrhs) * size_of::<T>());
+    let (pool, group) = (pool(queue)?, plan.group::<T>());
+    if nrhs == 0 {
+        pool.for_each_run((a, info), group, grain, |(a, info)| plan.factor(a, info))?;
+    } else {
+        let plan = plan.with_rhs::<T>(nrhs, b.ld(), Keep::Factor);
+        pool.for_each_run(((a, b), info), group, grain, |((a, b), info)| plan.solve(a, b, info))?;
+    }
+    Ok(Ran::leaf("posv", knobs.spelling()))
+}
