@@ -57,6 +57,7 @@ const CUDARC: &[&str] = &["batchlas-kernels", "batchlas-vendor"];
 
 /// Files that may hold `unsafe`, each because it owns foreign functions or raw memory.
 const UNSAFE: &[&str] = &[
+    "crates/batchlas-bench/benches/peers.rs",
     "crates/batchlas-bench/src/large.rs",
     "crates/batchlas-core/src/arena.rs",
     "crates/batchlas-core/src/cpu.rs",
@@ -74,8 +75,11 @@ const UNSAFE: &[&str] = &[
     "crates/batchlas-lanes/src/element.rs",
     "crates/batchlas-lanes/src/isa.rs",
     "crates/batchlas-lanes/src/rows.rs",
+    "crates/batchlas-lanes/src/substitution.rs",
+    "crates/batchlas-lanes/src/sweep.rs",
     "crates/batchlas-lanes/src/vector.rs",
     "crates/batchlas-lanes/src/x86.rs",
+    "crates/batchlas-lanes/tests/guard.rs",
     "crates/batchlas-posv/src/quench.rs",
     "crates/batchlas-potrf/src/tiny.rs",
     "crates/batchlas-sim/src/queue.rs",

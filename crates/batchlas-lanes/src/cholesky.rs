@@ -16,10 +16,11 @@ use crate::isa::{Dispatch, Isa, Task};
 use crate::items::{Items, parts};
 use crate::plan::{Panels, Plan};
 use crate::scratch;
+use crate::sweep::{backward, forward, start};
 use crate::vector::{Lanes, MAX_LANES, Pair, Register, low_bits};
 
 /// Columns of a full strip of right-hand sides.
-const STRIP: usize = 4;
+pub(crate) const STRIP: usize = 4;
 
 /// Largest distance in bytes that is fetched ahead: a group has to stay in the second-level cache beside its successor.
 const AHEAD_BYTES: usize = 384 << 10;
@@ -47,6 +48,8 @@ pub struct Cholesky {
     parts: usize,
     triangle: Plan,
     rhs: Option<Rhs>,
+    /// Narrower vectors for a last group that would leave most lanes empty: a group costs the same however few its items.
+    tail: Option<Box<Cholesky>>,
 }
 
 /// Right-hand sides, planned.
@@ -60,14 +63,23 @@ struct Rhs {
 }
 
 impl Cholesky {
-    /// Plans the factorisation of items of order `n` and leading dimension `ld` in the triangle `uplo`. `pair`: two groups
-    /// in flight, where the instruction set has registers for them. O(n^2).
-    pub fn new<T: Scalar>(isa: Isa, pair: bool, uplo: Uplo, n: usize, ld: usize) -> Cholesky {
+    /// Plans the factorisation of `batch` items of order `n` and leading dimension `ld` in the triangle `uplo`. `pair`: two
+    /// groups in flight, where the instruction set has registers for them. O(n^2).
+    pub fn new<T: Scalar>(
+        isa: Isa,
+        pair: bool,
+        uplo: Uplo,
+        (n, ld): (usize, usize),
+        batch: usize,
+    ) -> Cholesky {
         // A panel of 4 rows would be half empty; complex tiles have two vectors per element.
         let height = if T::DTYPE.is_complex() || n <= 2 { 2 } else { 4 };
         let (panels, parts) = (Panels { n, height }, parts::<T>());
         let triangle = panels.triangle(Self::width::<T>(isa), parts, uplo, ld);
-        Cholesky { isa, pair, uplo, panels, ld, parts, triangle, rhs: None }
+        let whole = Cholesky { isa, pair, uplo, panels, ld, parts, triangle, rhs: None, tail: None };
+        let narrower = isa.narrower(pair, batch % whole.group::<T>() * (T::DTYPE.bytes() / parts));
+        let tail = narrower.map(|isa| Box::new(Self::new::<T>(isa, false, uplo, (n, ld), 0)));
+        Cholesky { tail, ..whole }
     }
 
     /// The same with `nrhs` right-hand sides of leading dimension `ld` that are solved for.
@@ -78,7 +90,9 @@ impl Cholesky {
             self.panels.strip(Self::width::<T>(self.isa), self.parts, ld, cols, strip)
         };
         let (full, rest) = (plan(STRIP), plan(nrhs % STRIP));
-        Cholesky { rhs: Some(Rhs { ld, nrhs, keep, full, rest }), ..self }
+        let rhs = Some(Rhs { ld, nrhs, keep, full, rest });
+        let tail = self.tail.map(|tail| Box::new(tail.with_rhs::<T>(nrhs, ld, keep)));
+        Cholesky { rhs, tail, ..self }
     }
 
     fn width<T: Scalar>(isa: Isa) -> usize {
@@ -145,14 +159,23 @@ impl Cholesky {
         &self,
         a: &mut MatBatchMut<'_, T>,
         b: Option<&mut MatBatchMut<'_, T>>,
-        info: InfoMut<'_>,
+        mut info: InfoMut<'_>,
     ) -> Result<()> {
         let batch = a.batch();
         let b = match b {
             Some(b) if b.cols() > 0 => Some(Items::of_mut(b)?),
             _ => None,
         };
-        R::run(self.isa, Job { plan: self, batch, a: Items::<R>::of_mut(a)?, b, info });
+        let a = Items::<R>::of_mut(a)?;
+        let last = self.tail.as_deref().map(|tail| (tail, batch - batch % self.group::<T>()));
+        let end = last.map_or(batch, |(_, end)| end);
+        let mut run = |plan: &Cholesky, first, end| {
+            R::run(plan.isa, Job { plan, first, end, a: &a, b: b.as_ref(), info: info.rb_mut() });
+        };
+        run(self, 0, end);
+        if let Some((tail, end)) = last {
+            run(tail, end, batch);
+        }
         Ok(())
     }
 }
@@ -177,9 +200,10 @@ impl Compiled for f64 {
 /// One call over a run of items.
 struct Job<'j, R> {
     plan: &'j Cholesky,
-    batch: usize,
-    a: Items<R>,
-    b: Option<Items<R>>,
+    first: usize,
+    end: usize,
+    a: &'j Items<R>,
+    b: Option<&'j Items<R>>,
     info: InfoMut<'j>,
 }
 
@@ -211,13 +235,13 @@ struct Status {
 
 /// Fetches the next group's bytes in address order, some lines at every step of the current one: the hardware does not
 /// follow as many streams as a group has items.
-struct Ahead {
+pub(crate) struct Ahead {
     next: *const u8,
     lines: usize,
 }
 
 impl Ahead {
-    const fn nothing() -> Ahead {
+    pub(crate) const fn nothing() -> Ahead {
         Ahead { next: std::ptr::null(), lines: 0 }
     }
 
@@ -236,7 +260,12 @@ impl Ahead {
 }
 
 #[inline(always)]
-unsafe fn pack<V: Lanes>(items: *const *mut V::Real, plan: &Plan, scratch: *mut V, ahead: &mut Ahead) {
+pub(crate) unsafe fn pack<V: Lanes>(
+    items: *const *mut V::Real,
+    plan: &Plan,
+    scratch: *mut V,
+    ahead: &mut Ahead,
+) {
     for chunk in &plan.chunks {
         ahead.step();
         // SAFETY: the plan names reals of the items and slots of the scratch.
@@ -245,7 +274,7 @@ unsafe fn pack<V: Lanes>(items: *const *mut V::Real, plan: &Plan, scratch: *mut 
 }
 
 #[inline(always)]
-unsafe fn unpack<V: Lanes>(
+pub(crate) unsafe fn unpack<V: Lanes>(
     items: *const *mut V::Real,
     lanes: u32,
     plan: &Plan,
@@ -283,10 +312,10 @@ unsafe fn groups<E: Element, const P: usize, const RP: usize, const CG: usize>(
         // their alignment. Items are those of the views. The vectors' obligations are the caller's.
         unsafe {
             let (inverse, strip) = (panels.add(inverse_at), panels.add(strip_at));
-            for first in (0..job.batch).step_by(E::V::LANES) {
-                let present = E::V::LANES.min(job.batch - first);
+            for first in (job.first..job.end).step_by(E::V::LANES) {
+                let present = E::V::LANES.min(job.end - first);
                 let lanes = low_bits(present);
-                let items = addresses::<_, MAX_LANES>(&job.a, first, present, E::V::LANES);
+                let items = addresses::<_, MAX_LANES>(job.a, first, present, E::V::LANES);
                 let mut ahead = ahead(&job, first + E::V::LANES, steps);
                 pack(items.as_ptr(), &plan.triangle, panels, &mut ahead);
                 fill_up::<E, P>(tiles, n, count);
@@ -295,7 +324,7 @@ unsafe fn groups<E: Element, const P: usize, const RP: usize, const CG: usize>(
                 if plan.rhs.as_ref().is_none_or(|rhs| rhs.keep == Keep::Factor) {
                     unpack(items.as_ptr(), lanes, &plan.triangle, panels, &mut ahead);
                 }
-                if let (Some(rhs), Some(b)) = (&plan.rhs, &job.b) {
+                if let (Some(rhs), Some(b)) = (&plan.rhs, job.b) {
                     let (mut column, wanted) = (0, lanes & !status.failed);
                     while column < rhs.nrhs {
                         let cols = STRIP.min(rhs.nrhs - column);
@@ -305,9 +334,9 @@ unsafe fn groups<E: Element, const P: usize, const RP: usize, const CG: usize>(
                         pack(items.as_ptr(), chunks, strip, &mut Ahead::nothing());
                         let (y, upper) = (strip.cast::<E>(), plan.uplo == Uplo::Upper);
                         if cols == 1 {
-                            sweep::<E, P, 1>(tiles, y, n, count, inverse, upper);
+                            sweeps::<E, P, 1>(tiles, y, n, count, inverse, upper);
                         } else {
-                            sweep::<E, P, STRIP>(tiles, y, n, count, inverse, upper);
+                            sweeps::<E, P, STRIP>(tiles, y, n, count, inverse, upper);
                         }
                         unpack(items.as_ptr(), wanted, chunks, strip, &mut Ahead::nothing());
                         column += cols;
@@ -321,7 +350,12 @@ unsafe fn groups<E: Element, const P: usize, const RP: usize, const CG: usize>(
 
 /// Addresses of a group; lanes without an item of their own read that of the last.
 #[inline(always)]
-fn addresses<R, const N: usize>(items: &Items<R>, first: usize, present: usize, lanes: usize) -> [*mut R; N] {
+pub(crate) fn addresses<R, const N: usize>(
+    items: &Items<R>,
+    first: usize,
+    present: usize,
+    lanes: usize,
+) -> [*mut R; N] {
     let mut out = [std::ptr::null_mut(); N];
     for l in 0..lanes {
         out[l] = items.at(first + l.min(present - 1));
@@ -332,10 +366,10 @@ fn addresses<R, const N: usize>(items: &Items<R>, first: usize, present: usize, 
 /// The cursor over the group that starts at item `next`.
 #[inline(always)]
 fn ahead<R>(job: &Job<'_, R>, next: usize, steps: usize) -> Ahead {
-    let Some(stride) = job.a.stride().filter(|_| next < job.batch && job.plan.panels.n >= AHEAD_FROM) else {
+    let Some(stride) = job.a.stride().filter(|_| next < job.end && job.plan.panels.n >= AHEAD_FROM) else {
         return Ahead::nothing();
     };
-    let items = (job.batch - next).min(MAX_LANES);
+    let items = (job.end - next).min(MAX_LANES);
     let bytes = stride * size_of::<R>() * items;
     if bytes > AHEAD_BYTES {
         return Ahead::nothing();
@@ -343,15 +377,9 @@ fn ahead<R>(job: &Job<'_, R>, next: usize, steps: usize) -> Ahead {
     Ahead { next: job.a.at(next).cast_const().cast(), lines: (bytes / 64).div_ceil(steps.max(1)) }
 }
 
-/// First element of a panel.
-#[inline(always)]
-const fn start<const P: usize>(panel: usize) -> usize {
-    P * P * panel * (panel + 1) / 2
-}
-
 /// Rows of the last panel beyond the order: those of the identity.
 #[inline(always)]
-unsafe fn fill_up<E: Element, const P: usize>(tiles: *mut E, n: usize, count: usize) {
+pub(crate) unsafe fn fill_up<E: Element, const P: usize>(tiles: *mut E, n: usize, count: usize) {
     let last = count - 1;
     // SAFETY: elements of the last panel.
     unsafe {
@@ -507,7 +535,7 @@ unsafe fn below<E: Element, const P: usize, const RP: usize, const CG: usize>(
 /// `L Y = B`, then `L^H X = Y`, for `Q` right-hand sides, number `r` of row `k` at `k * Q + r`. `upper`: the panels hold
 /// the transpose of an upper factor, `U^T`, so that it is its conjugate that goes first.
 #[inline(always)]
-unsafe fn sweep<E: Element, const P: usize, const Q: usize>(
+unsafe fn sweeps<E: Element, const P: usize, const Q: usize>(
     tiles: *const E,
     y: *mut E,
     n: usize,
@@ -520,116 +548,14 @@ unsafe fn sweep<E: Element, const P: usize, const Q: usize>(
         for k in n * Q..count * P * Q {
             *y.add(k) = E::zero();
         }
-        if upper {
-            forward::<E, P, Q, true>(tiles, y, count, inverse);
-            backward::<E, P, Q, false>(tiles, y, count, inverse);
+        let divide = |k: usize, t: E| t.scale(*inverse.add(k));
+        // Conjugation is nothing to a real type: one instance of its code is enough.
+        if upper && E::PARTS == 2 {
+            forward::<E, P, Q, true>(tiles, y, count, divide);
+            backward::<E, P, Q, false>(tiles, y, count, divide);
         } else {
-            forward::<E, P, Q, false>(tiles, y, count, inverse);
-            backward::<E, P, Q, true>(tiles, y, count, inverse);
-        }
-    }
-}
-
-/// `t - l b`, or with the conjugate of `l`.
-#[inline(always)]
-unsafe fn eliminate<E: Element, const CONJ: bool>(t: E, l: E, b: E) -> E {
-    // SAFETY: the vectors' obligations are the caller's.
-    unsafe { if CONJ { t.sub_mul_conj(b, l) } else { t.sub_mul(l, b) } }
-}
-
-#[inline(always)]
-unsafe fn forward<E: Element, const P: usize, const Q: usize, const CONJ: bool>(
-    tiles: *const E,
-    y: *mut E,
-    count: usize,
-    inverse: *const E::V,
-) {
-    // SAFETY: as in `sweep`.
-    unsafe {
-        for j in 0..count {
-            let panel = tiles.add(start::<P>(j));
-            let own = y.add(j * P * Q);
-            let mut t = [[E::zero(); Q]; P];
-            for c in 0..P {
-                for r in 0..Q {
-                    t[c][r] = *own.add(c * Q + r);
-                }
-            }
-            for k in 0..j * P {
-                let mut b = [E::zero(); Q];
-                for r in 0..Q {
-                    b[r] = *y.add(k * Q + r);
-                }
-                for c in 0..P {
-                    let l = *panel.add(k * P + c);
-                    for r in 0..Q {
-                        t[c][r] = eliminate::<E, CONJ>(t[c][r], l, b[r]);
-                    }
-                }
-            }
-            for c in 0..P {
-                for m in 0..c {
-                    let l = *panel.add((j * P + m) * P + c);
-                    for r in 0..Q {
-                        t[c][r] = eliminate::<E, CONJ>(t[c][r], l, t[m][r]);
-                    }
-                }
-                let reciprocal = *inverse.add(j * P + c);
-                for r in 0..Q {
-                    t[c][r] = t[c][r].scale(reciprocal);
-                    *own.add(c * Q + r) = t[c][r];
-                }
-            }
-        }
-    }
-}
-
-#[inline(always)]
-unsafe fn backward<E: Element, const P: usize, const Q: usize, const CONJ: bool>(
-    tiles: *const E,
-    y: *mut E,
-    count: usize,
-    inverse: *const E::V,
-) {
-    // SAFETY: as in `sweep`.
-    unsafe {
-        for j in (0..count).rev() {
-            let own = y.add(j * P * Q);
-            let mut t = [[E::zero(); Q]; P];
-            for c in 0..P {
-                for r in 0..Q {
-                    t[c][r] = *own.add(c * Q + r);
-                }
-            }
-            for i in j + 1..count {
-                let tile = tiles.add(start::<P>(i) + j * P * P);
-                for m in 0..P {
-                    let mut b = [E::zero(); Q];
-                    for r in 0..Q {
-                        b[r] = *y.add((i * P + m) * Q + r);
-                    }
-                    for c in 0..P {
-                        let l = *tile.add(c * P + m);
-                        for r in 0..Q {
-                            t[c][r] = eliminate::<E, CONJ>(t[c][r], l, b[r]);
-                        }
-                    }
-                }
-            }
-            let corner = tiles.add(start::<P>(j) + j * P * P);
-            for c in (0..P).rev() {
-                for m in c + 1..P {
-                    let l = *corner.add(c * P + m);
-                    for r in 0..Q {
-                        t[c][r] = eliminate::<E, CONJ>(t[c][r], l, t[m][r]);
-                    }
-                }
-                let reciprocal = *inverse.add(j * P + c);
-                for r in 0..Q {
-                    t[c][r] = t[c][r].scale(reciprocal);
-                    *own.add(c * Q + r) = t[c][r];
-                }
-            }
+            forward::<E, P, Q, false>(tiles, y, count, divide);
+            backward::<E, P, Q, true>(tiles, y, count, divide);
         }
     }
 }

@@ -23,6 +23,11 @@ pub(crate) trait Element: Copy {
     unsafe fn sub_mul_conj(self, a: Self, b: Self) -> Self;
     /// Times a real number.
     unsafe fn scale(self, by: Self::V) -> Self;
+    unsafe fn mul(self, by: Self) -> Self;
+    /// `1 / self`, or of its conjugate, without overflow where the result has none.
+    unsafe fn reciprocal(self, conj: bool) -> Self;
+    /// The same number for every item; a real type drops `im`.
+    unsafe fn splat(re: <Self::V as Lanes>::Real, im: <Self::V as Lanes>::Real) -> Self;
 
     #[inline(always)]
     unsafe fn zero() -> Self {
@@ -68,6 +73,18 @@ impl<V: Lanes> Element for Re<V> {
     unsafe fn scale(self, by: V) -> Self {
         Re(self.0.mul(by))
     }
+    #[inline(always)]
+    unsafe fn mul(self, by: Self) -> Self {
+        Re(self.0.mul(by.0))
+    }
+    #[inline(always)]
+    unsafe fn reciprocal(self, _conj: bool) -> Self {
+        Re(Self::one().0.div(self.0))
+    }
+    #[inline(always)]
+    unsafe fn splat(re: V::Real, _im: V::Real) -> Self {
+        Re(V::splat(re))
+    }
 }
 
 impl<V: Lanes> Element for Cx<V> {
@@ -93,5 +110,23 @@ impl<V: Lanes> Element for Cx<V> {
     #[inline(always)]
     unsafe fn scale(self, by: V) -> Self {
         Cx(self.0.mul(by), self.1.mul(by))
+    }
+    #[inline(always)]
+    unsafe fn mul(self, by: Self) -> Self {
+        Cx(self.1.fnma(by.1, self.0.mul(by.0)), self.0.fma(by.1, self.1.mul(by.0)))
+    }
+    /// Both parts are first divided by the larger one.
+    #[inline(always)]
+    unsafe fn reciprocal(self, conj: bool) -> Self {
+        let one = Self::one();
+        let scale = one.0.div(self.0.larger(self.1));
+        let (re, im) = (self.0.mul(scale), self.1.mul(scale));
+        let by = scale.div(re.fma(re, im.mul(im)));
+        let im = if conj { im } else { im.fnma(one.0, one.1) };
+        Cx(re.mul(by), im.mul(by))
+    }
+    #[inline(always)]
+    unsafe fn splat(re: V::Real, im: V::Real) -> Self {
+        Cx(V::splat(re), V::splat(im))
     }
 }

@@ -71,6 +71,17 @@ impl Isa {
         }
     }
 
+    /// What a group of only `bytes` bytes of lanes is better served by, if anything: for a pair of vectors one, and for
+    /// 512 bits half of them. All fuse, so the bits are the same.
+    pub(crate) fn narrower(self, pair: bool, bytes: usize) -> Option<Isa> {
+        match self.0 {
+            _ if bytes == 0 => None,
+            Kind::Avx512 if bytes <= 32 => Some(Isa(Kind::Avx512Vl)),
+            Kind::Avx512 | Kind::Avx512Vl if pair && bytes <= self.vector_bytes() => Some(self),
+            _ => None,
+        }
+    }
+
     /// Whether there are 32 registers and masks.
     pub fn is_avx512(self) -> bool {
         matches!(self.0, Kind::Avx512 | Kind::Avx512Vl)
@@ -83,7 +94,7 @@ impl fmt::Display for Isa {
     }
 }
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(test)))]
 fn present(kind: Kind) -> bool {
     use std::arch::is_x86_feature_detected as has;
     let avx2 = has!("avx2") && has!("fma");
@@ -95,7 +106,7 @@ fn present(kind: Kind) -> bool {
     }
 }
 
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(any(not(target_arch = "x86_64"), test))]
 fn present(kind: Kind) -> bool {
     kind == Kind::Portable
 }
@@ -118,7 +129,7 @@ pub(crate) trait Dispatch: Real {
 macro_rules! dispatch {
     ($real:ty, $z:ident, $y:ident, $baseline:literal) => {
         impl Dispatch for $real {
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(all(target_arch = "x86_64", not(test)))]
             fn dispatch(isa: Isa, task: impl Task<Self>) {
                 use crate::x86::{$y, $z};
 
@@ -148,7 +159,7 @@ macro_rules! dispatch {
                 }
             }
 
-            #[cfg(not(target_arch = "x86_64"))]
+            #[cfg(any(not(target_arch = "x86_64"), test))]
             fn dispatch(_isa: Isa, task: impl Task<Self>) {
                 // SAFETY: arrays need no instructions beyond the target's baseline.
                 unsafe { task.run::<Array<$real, $baseline>>() }

@@ -7,7 +7,9 @@
 //! plan     which reals of an item are wanted and where they go: packing by masked loads and transposes in registers
 //! family   knobs
 //! cholesky factorisation and solve, lane = item
-//! rows     triangular solve, lane = right-hand side
+//! triangular  the 24 cases of a triangular solve as one recurrence
+//! rows        it, lane = right-hand side
+//! substitution  it, lane = item, over the panels of a factor     sweep  substitution over panels
 //! ```
 //!
 //! A kernel is written once over [`vector`](self) and compiled for every instruction set. It works on a run of items on
@@ -22,11 +24,17 @@ mod items;
 mod plan;
 mod rows;
 mod scratch;
+mod substitution;
+mod sweep;
+mod triangular;
 mod vector;
-#[cfg(target_arch = "x86_64")]
+// Unit tests are of plans and names; the kernels of x86 are tested from outside, and compiled once.
+#[cfg(all(target_arch = "x86_64", not(test)))]
 mod x86;
 
 pub use cholesky::{Cholesky, Keep};
 pub use family::{GRAIN_BYTES, ISA, LANES, Lanes, MAX_N, isa, pool};
 pub use isa::Isa;
 pub use rows::Rows;
+pub use substitution::Substitution;
+pub use triangular::Case;

@@ -89,7 +89,7 @@ impl Panels {
     }
 
     /// Element `(i, j)`, `i >= j`.
-    fn at(self, i: usize, j: usize) -> usize {
+    pub(crate) fn at(self, i: usize, j: usize) -> usize {
         self.start(i / self.height) + j * self.height + i % self.height
     }
 

@@ -1,8 +1,7 @@
 //! Triangular solve item by item, one right-hand side per lane.
 //!
-//! Every one of the 24 cases is one recurrence on the columns of a matrix whose rows are right-hand sides,
-//! `X_j = (alpha B_j - sum of X_k M_kj over k < j) / M_jj`, with `M` read through two strides, which are negative where the
-//! triangle is run from its end. Vectors run down the rows; entries of `M` are broadcast.
+//! The recurrence is that of `triangular.rs`: `M` is read through two strides, which are negative where the triangle is run
+//! from its end. Vectors run down the rows of `X`; entries of `M` are broadcast.
 //!
 //! * **Right** works in place: rows of B are right-hand sides and lie side by side. Complex numbers stay interleaved: the
 //!   products with real and imaginary parts of `M` are summed apart and meet once per column.
@@ -12,12 +11,13 @@
 //! A diagonal entry is inverted once an item and multiplied by.
 #![allow(unsafe_code)]
 
-use batchlas_core::{Diag, Error, MatBatch, MatBatchMut, Real, Result, Scalar, Side, Trans, Uplo};
+use batchlas_core::{Error, MatBatch, MatBatchMut, Real, Result, Scalar, Side};
 
 use crate::isa::{Dispatch, Isa, Task};
 use crate::items::{Items, parts};
 use crate::plan::Chunk;
 use crate::scratch;
+use crate::triangular::{Case, Triangle};
 use crate::vector::{Lanes, Register, low_bits};
 
 /// A triangular solve of items of one case.
@@ -25,14 +25,8 @@ use crate::vector::{Lanes, Register, low_bits};
 pub struct Rows {
     /// Instruction set.
     pub isa: Isa,
-    /// Which side the triangle is on.
-    pub side: Side,
-    /// Which triangle.
-    pub uplo: Uplo,
-    /// Its transposition.
-    pub trans: Trans,
-    /// Whether its diagonal is implicit.
-    pub diag: Diag,
+    /// The case.
+    pub case: Case,
 }
 
 impl Rows {
@@ -41,7 +35,7 @@ impl Rows {
     /// # Errors
     /// [`Error::Internal`] for operands that do not fit each other or are not in host memory.
     pub fn solve<T: Scalar>(&self, alpha: T, a: MatBatch<'_, T>, mut b: MatBatchMut<'_, T>) -> Result<()> {
-        let order = if self.side == Side::Left { b.rows() } else { b.cols() };
+        let order = if self.case.side == Side::Left { b.rows() } else { b.cols() };
         if (a.rows(), a.cols(), a.batch()) != (order, order, b.batch()) {
             return Err(Error::Internal("a triangle and right-hand sides of different orders".into()));
         }
@@ -61,13 +55,13 @@ impl Rows {
         a: &MatBatch<'_, T>,
         b: &mut MatBatchMut<'_, T>,
     ) -> Result<()> {
-        let (n, q) = match self.side {
+        let (n, q) = match self.case.side {
             Side::Left => (b.rows(), b.cols()),
             Side::Right => (b.cols(), b.rows()),
         };
         let [re, im] = [alpha.widen().re, alpha.widen().im].map(|x| <R as Scalar>::from_parts(x, 0.0));
         let job = Job {
-            case: *self,
+            case: self.case,
             complex: T::DTYPE.is_complex(),
             n,
             q,
@@ -102,7 +96,7 @@ impl Compiled for f64 {
 
 /// One call over a run of items.
 struct Job<R> {
-    case: Rows,
+    case: Case,
     complex: bool,
     n: usize,
     q: usize,
@@ -302,22 +296,12 @@ impl<R: Dispatch> Recurrence<R> {
     /// Of item `item`; `inverse` has room for `2 n` reals, which are written.
     #[inline(always)]
     unsafe fn new(job: &Job<R>, item: usize, inverse: *mut R) -> Self {
-        let parts = 1 + isize::from(job.complex);
-        let (n, ld) = (job.n, job.lda.cast_signed() * parts);
-        let Rows { side, uplo, trans, diag, .. } = job.case;
-        // M is op(A) on the right and its transpose on the left.
-        let along = trans.transposes() == (side == Side::Left);
-        let (row, col) = if along { (parts, ld) } else { (ld, parts) };
-        let upper = (uplo == Uplo::Upper) == along;
-        let (mut m, conj, unit) =
-            (job.a.at(item).cast_const(), trans == Trans::ConjTrans, diag == Diag::Unit);
-        let (mut row, mut col) = (row, col);
-        if !upper {
-            m = m.wrapping_offset((n.cast_signed() - 1) * (row + col));
-            (row, col) = (-row, -col);
-        }
+        let parts = 1 + usize::from(job.complex);
+        let (n, Triangle { first, row, col, backward }) = (job.n, job.case.triangle(job.n, job.lda, parts));
+        let m = job.a.at(item).cast_const().wrapping_add(first);
+        let (conj, unit) = (job.case.conjugates(), job.case.is_unit());
         let alpha = (job.alpha != (R::one(), R::zero())).then_some(job.alpha);
-        let new = Recurrence { n, m, row, col, conj, unit, inverse, alpha, backward: !upper };
+        let new = Recurrence { n, m, row, col, conj, unit, inverse, alpha, backward };
         if !unit {
             for j in 0..n {
                 // SAFETY: the diagonal of a view's item; room for the reciprocals is the caller's promise.

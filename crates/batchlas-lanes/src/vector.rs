@@ -41,6 +41,8 @@ pub(crate) trait Lanes: Copy {
     unsafe fn mul(self, b: Self) -> Self;
     unsafe fn div(self, b: Self) -> Self;
     unsafe fn sqrt(self) -> Self;
+    /// The larger modulus.
+    unsafe fn larger(self, b: Self) -> Self;
     /// Lanes that are positive and finite; NaN is neither.
     unsafe fn positive_finite(self) -> u32;
     /// Lanes outside `mask` become one.
@@ -99,6 +101,10 @@ impl<V: Register> Lanes for Pair<V> {
     #[inline(always)]
     unsafe fn sqrt(self) -> Self {
         Pair(self.0.sqrt(), self.1.sqrt())
+    }
+    #[inline(always)]
+    unsafe fn larger(self, b: Self) -> Self {
+        Pair(self.0.larger(b.0), self.1.larger(b.1))
     }
     #[inline(always)]
     unsafe fn positive_finite(self) -> u32 {
@@ -170,6 +176,10 @@ impl<R: Real, const L: usize> Lanes for Array<R, L> {
     #[inline(always)]
     unsafe fn sqrt(self) -> Self {
         self.map(self, self, |a, _, _| a.sqrt())
+    }
+    #[inline(always)]
+    unsafe fn larger(self, b: Self) -> Self {
+        self.map(b, b, |a, b, _| a.abs().max(b.abs()))
     }
     #[inline(always)]
     unsafe fn positive_finite(self) -> u32 {

@@ -29,7 +29,7 @@ pub(crate) struct Y64<const VL: bool>(__m256d);
 /// A vector type from its intrinsics. What needs masks or shuffles is an inherent method of the type.
 macro_rules! register {
     ([$($generic:tt)*] $type:ty, $real:ty, $lanes:literal, wide $wide:expr, $splat:ident, $fma:ident, $fnma:ident,
-     $mul:ident, $div:ident, $sqrt:ident, $subadd:ident, $addsub:ident) => {
+     $mul:ident, $div:ident, $sqrt:ident, $max:ident, $subadd:ident, $addsub:ident) => {
         impl<$($generic)*> Lanes for $type {
             type Real = $real;
             const LANES: usize = $lanes;
@@ -59,6 +59,12 @@ macro_rules! register {
             #[inline(always)]
             unsafe fn sqrt(self) -> Self {
                 Self($sqrt(self.0))
+            }
+            #[inline(always)]
+            unsafe fn larger(self, b: Self) -> Self {
+                let minus = Self::splat(-1.0);
+                let modulus = |x: Self| $max(x.0, x.mul(minus).0);
+                Self($max(modulus(self), modulus(b)))
             }
             #[inline(always)]
             unsafe fn positive_finite(self) -> u32 {
@@ -124,13 +130,13 @@ macro_rules! register {
 }
 
 register!([] Z32, f32, 16, wide true, _mm512_set1_ps, _mm512_fmadd_ps, _mm512_fnmadd_ps, _mm512_mul_ps, _mm512_div_ps,
-    _mm512_sqrt_ps, _mm512_fmsubadd_ps, _mm512_fmaddsub_ps);
+    _mm512_sqrt_ps, _mm512_max_ps, _mm512_fmsubadd_ps, _mm512_fmaddsub_ps);
 register!([] Z64, f64, 8, wide true, _mm512_set1_pd, _mm512_fmadd_pd, _mm512_fnmadd_pd, _mm512_mul_pd, _mm512_div_pd,
-    _mm512_sqrt_pd, _mm512_fmsubadd_pd, _mm512_fmaddsub_pd);
+    _mm512_sqrt_pd, _mm512_max_pd, _mm512_fmsubadd_pd, _mm512_fmaddsub_pd);
 register!([const VL: bool] Y32<VL>, f32, 8, wide VL, _mm256_set1_ps, _mm256_fmadd_ps, _mm256_fnmadd_ps, _mm256_mul_ps,
-    _mm256_div_ps, _mm256_sqrt_ps, _mm256_fmsubadd_ps, _mm256_fmaddsub_ps);
+    _mm256_div_ps, _mm256_sqrt_ps, _mm256_max_ps, _mm256_fmsubadd_ps, _mm256_fmaddsub_ps);
 register!([const VL: bool] Y64<VL>, f64, 4, wide VL, _mm256_set1_pd, _mm256_fmadd_pd, _mm256_fnmadd_pd, _mm256_mul_pd,
-    _mm256_div_pd, _mm256_sqrt_pd, _mm256_fmsubadd_pd, _mm256_fmaddsub_pd);
+    _mm256_div_pd, _mm256_sqrt_pd, _mm256_max_pd, _mm256_fmsubadd_pd, _mm256_fmaddsub_pd);
 
 impl Z32 {
     #[inline(always)]

@@ -32,7 +32,7 @@ pub(crate) fn posv<T: Scalar>(
     let Problem { dtype, uplo, n, nrhs, .. } = *problem;
     let knobs =
         Lanes::new(queue.device(), dtype, n, family).map_err(String::from).map_err(Error::Internal)?;
-    let plan = Cholesky::new::<T>(knobs.isa, knobs.pair, uplo, n, a.ld());
+    let plan = Cholesky::new::<T>(knobs.isa, knobs.pair, uplo, (n, a.ld()), a.batch());
     let grain = GRAIN_BYTES / (n * (n + nrhs) * size_of::<T>());
     let (pool, group) = (pool(queue)?, plan.group::<T>());
     if nrhs == 0 {

@@ -26,7 +26,7 @@ pub(crate) fn run<T: Scalar>(
     let n = a.rows();
     let knobs = Lanes::new(queue.device(), T::DTYPE, n, family).map_err(String::from);
     let knobs = knobs.map_err(batchlas_core::Error::Internal)?;
-    let plan = Cholesky::new::<T>(knobs.isa, knobs.pair, uplo, n, a.ld());
+    let plan = Cholesky::new::<T>(knobs.isa, knobs.pair, uplo, (n, a.ld()), a.batch());
     let grain = GRAIN_BYTES / (n * n * size_of::<T>());
     pool(queue)?.for_each_run((a, info), plan.group::<T>(), grain, |(a, info)| plan.factor(a, info))?;
     Ok(Ran::leaf("potrf", knobs.spelling()))

@@ -14,7 +14,11 @@ const OP: &str = "trsm";
 /// What a triangular solve can be run by. The work grows as `n^2 q batch`, hence the weights of the key.
 pub static VOCABULARY: Vocabulary = Vocabulary {
     op: OP,
-    candidates: &[rows::CANDIDATE, Candidate { family: "vendor", class: Class::Vendor, knobs: &[] }],
+    candidates: &[
+        rows::ROWS,
+        batchlas_lanes::LANES,
+        Candidate { family: "vendor", class: Class::Vendor, knobs: &[] },
+    ],
     last_resort: &["vendor"],
     retired: &[],
     exact: &[
@@ -46,7 +50,7 @@ impl<T: Scalar> Trsm<'_, T> {
     /// The reason why not.
     pub fn can_run(&self, device: &Device, shape: &SolveShape, family: &Spelling) -> Result<(), Refusal> {
         match (family.family(), self.vendor) {
-            ("rows", _) => rows::can_run(device, shape, family),
+            ("rows" | "lanes", _) => rows::can_run(device, T::DTYPE, shape, family),
             ("vendor", Some(vendor)) => Ok(vendor.can_solve(device, shape)?),
             ("vendor", None) => Err("no vendor arm is wired".into()),
             (other, _) => Err(format!("trsm has no family {other}").into()),
@@ -82,7 +86,7 @@ impl<T: Scalar> PanelSolve<T> for Trsm<'_, T> {
             self.can_run(device, &problem.shape, family)
         })?;
         route.run(|family| match (family.family(), self.vendor) {
-            ("rows", _) => rows::run(queue, &problem.shape, alpha, a, b, family),
+            ("rows" | "lanes", _) => rows::run(queue, &problem.shape, alpha, a, b, family),
             ("vendor", Some(vendor)) => vendor.solve(queue, side, uplo, trans, diag, alpha, a, b),
             (other, _) => Err(Error::Internal(format!("trsm chose {other}, which it cannot run"))),
         })

@@ -1,15 +1,24 @@
-//! `rows`: on a CPU, item by item with one right-hand side per lane. The kernel is in batchlas-lanes.
+//! `rows` and `lanes`: on a CPU, item by item with one right-hand side per lane, or, for few right-hand sides, as many items
+//! at once as a vector has lanes. The kernels are in batchlas-lanes.
 
 use batchlas_core::seam::SolveShape;
-use batchlas_core::{Device, Error, MatBatch, MatBatchMut, Queue, Ran, Result, Scalar};
-use batchlas_lanes::{GRAIN_BYTES, ISA, MAX_N, Rows, isa, pool};
+use batchlas_core::{Device, Dtype, Error, MatBatch, MatBatchMut, Queue, Ran, Result, Scalar};
+use batchlas_lanes::{Case, GRAIN_BYTES, ISA, LANES, Lanes, MAX_N, Rows, Substitution, isa, pool};
 use batchlas_select::{Candidate, Class, Refusal, Spelling};
 
-/// The family.
-pub(crate) const CANDIDATE: Candidate = Candidate { family: "rows", class: Class::Native, knobs: &[ISA] };
+/// One right-hand side per lane.
+pub(crate) const ROWS: Candidate = Candidate { family: "rows", class: Class::Native, knobs: &[ISA] };
 
-/// Whether the family serves a problem: correctness only.
-pub(crate) fn can_run(device: &Device, shape: &SolveShape, family: &Spelling) -> Result<(), Refusal> {
+/// Whether one of the families serves a problem: correctness only.
+pub(crate) fn can_run(
+    device: &Device,
+    dtype: Dtype,
+    shape: &SolveShape,
+    family: &Spelling,
+) -> Result<(), Refusal> {
+    if family.family() == LANES.family {
+        return Lanes::new(device, dtype, shape.n, family).map(drop);
+    }
     isa(device, family)?;
     if shape.n > MAX_N {
         return Err(format!("n = {}, rows serves n = 1 to {MAX_N}", shape.n).into());
@@ -27,8 +36,6 @@ pub(crate) fn run<T: Scalar>(
     family: &Spelling,
 ) -> Result<Ran> {
     let SolveShape { side, uplo, trans, diag, n, q, .. } = *shape;
-    let isa = isa(queue.device(), family).map_err(String::from).map_err(Error::Internal)?;
-    let ran = Ran::leaf("trsm", format!("rows:isa={isa}"));
     let pool = pool(queue)?;
     let grain = GRAIN_BYTES / (n * (n + q) * size_of::<T>());
     if alpha == T::zero() {
@@ -43,9 +50,17 @@ pub(crate) fn run<T: Scalar>(
             }
             Ok(())
         })?;
-        return Ok(ran);
+        return Ok(Ran::leaf("trsm", family.to_string()));
     }
-    let rows = Rows { isa, side, uplo, trans, diag };
-    pool.for_each_run((a, b), 1, grain, |(a, b)| rows.solve(alpha, a, b))?;
-    Ok(ran)
+    let case = Case { side, uplo, trans, diag };
+    let internal = |refusal: Refusal| Error::Internal(refusal.to_string());
+    if family.family() == LANES.family {
+        let knobs = Lanes::new(queue.device(), T::DTYPE, n, family).map_err(internal)?;
+        let plan = Substitution::new::<T>(knobs.isa, knobs.pair, case, (n, q), (a.ld(), b.ld()));
+        pool.for_each_run((a, b), plan.group::<T>(), grain, |(a, b)| plan.solve(alpha, a, b))?;
+        return Ok(Ran::leaf("trsm", knobs.spelling()));
+    }
+    let isa = isa(queue.device(), family).map_err(internal)?;
+    pool.for_each_run((a, b), 1, grain, |(a, b)| Rows { isa, case }.solve(alpha, a, b))?;
+    Ok(Ran::leaf("trsm", format!("rows:isa={isa}")))
 }
