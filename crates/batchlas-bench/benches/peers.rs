@@ -21,7 +21,7 @@ use std::time::{Instant, SystemTime};
 
 use batchlas::{
     Context, Dtype, Element, InfoMut, MatBatch, MatBatchMut, PosvOptions, PotrfOptions, Side, Trans,
-    TrsmOptions, Uplo, WorkspaceMut,
+    TrsmOptions, WorkspaceMut,
 };
 use batchlas_bench::matrices::{Random, definite};
 use batchlas_core::CpuQueue;

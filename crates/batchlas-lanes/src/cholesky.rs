@@ -16,7 +16,7 @@ use crate::isa::{Dispatch, Isa, Task};
 use crate::items::{Items, parts};
 use crate::plan::{Panels, Plan};
 use crate::scratch;
-use crate::sweep::{backward, forward, start};
+use crate::sweep::{Divide, backward, forward, start};
 use crate::vector::{Lanes, MAX_LANES, Pair, Register, low_bits};
 
 /// Columns of a full strip of right-hand sides.
@@ -104,6 +104,13 @@ impl Cholesky {
         Self::width::<T>(self.isa) * if self.pair { 2 } else { 1 }
     }
 
+    /// Bytes of scratch: the panels and the slot that nobody reads, reciprocals of the diagonal, a strip and its slot.
+    fn scratch_bytes(&self) -> usize {
+        let (padded, elements) = (self.panels.padded(), self.panels.elements());
+        let vectors = (elements + padded * STRIP) * self.parts + padded + 2;
+        vectors * self.isa.vector_bytes() * if self.pair { 2 } else { 1 }
+    }
+
     /// Factors every item of `a` in place; `info` per item.
     ///
     /// # Errors
@@ -170,7 +177,10 @@ impl Cholesky {
         let last = self.tail.as_deref().map(|tail| (tail, batch - batch % self.group::<T>()));
         let end = last.map_or(batch, |(_, end)| end);
         let mut run = |plan: &Cholesky, first, end| {
-            R::run(plan.isa, Job { plan, first, end, a: &a, b: b.as_ref(), info: info.rb_mut() });
+            let info = info.rb_mut();
+            scratch::with(plan.scratch_bytes(), |scratch| {
+                R::run(plan.isa, Job { plan, first, end, a: &a, b: b.as_ref(), info, scratch });
+            });
         };
         run(self, 0, end);
         if let Some((tail, end)) = last {
@@ -205,6 +215,8 @@ struct Job<'j, R> {
     a: &'j Items<R>,
     b: Option<&'j Items<R>>,
     info: InfoMut<'j>,
+    /// [`Cholesky::scratch_bytes`] bytes.
+    scratch: *mut u8,
 }
 
 impl<R: Dispatch> Task<R> for Job<'_, R> {
@@ -303,49 +315,47 @@ unsafe fn groups<E: Element, const P: usize, const RP: usize, const CG: usize>(
     // In vectors: the panels and the slot that nobody reads, reciprocals of the diagonal, a strip and its spare slot.
     let inverse_at = elements * E::PARTS + 1;
     let strip_at = inverse_at + padded;
-    let vectors = strip_at + padded * STRIP * E::PARTS + 1;
     let steps = 2 * plan.triangle.chunks.len() + count * (count / RP + 1) / 2;
-    scratch::with(vectors * size_of::<E::V>(), |bytes| {
-        let panels: *mut E::V = bytes.cast();
-        let tiles: *mut E = bytes.cast();
-        // SAFETY: the scratch holds all parts; vectors are aligned because its start is and their size is a multiple of
-        // their alignment. Items are those of the views. The vectors' obligations are the caller's.
-        unsafe {
-            let (inverse, strip) = (panels.add(inverse_at), panels.add(strip_at));
-            for first in (job.first..job.end).step_by(E::V::LANES) {
-                let present = E::V::LANES.min(job.end - first);
-                let lanes = low_bits(present);
-                let items = addresses::<_, MAX_LANES>(job.a, first, present, E::V::LANES);
-                let mut ahead = ahead(&job, first + E::V::LANES, steps);
-                pack(items.as_ptr(), &plan.triangle, panels, &mut ahead);
-                fill_up::<E, P>(tiles, n, count);
-                let mut status = Status { first: [0; MAX_LANES], failed: 0 };
-                factor::<E, P, RP, CG>(tiles, count, inverse, &mut status, &mut ahead);
-                if plan.rhs.as_ref().is_none_or(|rhs| rhs.keep == Keep::Factor) {
-                    unpack(items.as_ptr(), lanes, &plan.triangle, panels, &mut ahead);
-                }
-                if let (Some(rhs), Some(b)) = (&plan.rhs, job.b) {
-                    let (mut column, wanted) = (0, lanes & !status.failed);
-                    while column < rhs.nrhs {
-                        let cols = STRIP.min(rhs.nrhs - column);
-                        let chunks = if cols == STRIP { &rhs.full } else { &rhs.rest };
-                        let items = addresses::<_, MAX_LANES>(b, first, present, E::V::LANES)
-                            .map(|item| item.wrapping_add(column * rhs.ld * E::PARTS));
-                        pack(items.as_ptr(), chunks, strip, &mut Ahead::nothing());
-                        let (y, upper) = (strip.cast::<E>(), plan.uplo == Uplo::Upper);
-                        if cols == 1 {
-                            sweeps::<E, P, 1>(tiles, y, n, count, inverse, upper);
-                        } else {
-                            sweeps::<E, P, STRIP>(tiles, y, n, count, inverse, upper);
-                        }
-                        unpack(items.as_ptr(), wanted, chunks, strip, &mut Ahead::nothing());
-                        column += cols;
-                    }
-                }
-                job.info.put(first, &status.first[..present]);
+    let bytes = job.scratch;
+    let panels: *mut E::V = bytes.cast();
+    let tiles: *mut E = bytes.cast();
+    // SAFETY: the scratch holds all parts; vectors are aligned because its start is and their size is a multiple of
+    // their alignment. Items are those of the views. The vectors' obligations are the caller's.
+    unsafe {
+        let (inverse, strip) = (panels.add(inverse_at), panels.add(strip_at));
+        for first in (job.first..job.end).step_by(E::V::LANES) {
+            let present = E::V::LANES.min(job.end - first);
+            let lanes = low_bits(present);
+            let items = addresses::<_, MAX_LANES>(job.a, first, present, E::V::LANES);
+            let mut ahead = ahead(&job, first + E::V::LANES, steps);
+            pack(items.as_ptr(), &plan.triangle, panels, &mut ahead);
+            fill_up::<E, P>(tiles, n, count);
+            let mut status = Status { first: [0; MAX_LANES], failed: 0 };
+            factor::<E, P, RP, CG>(tiles, count, inverse, &mut status, &mut ahead);
+            if plan.rhs.as_ref().is_none_or(|rhs| rhs.keep == Keep::Factor) {
+                unpack(items.as_ptr(), lanes, &plan.triangle, panels, &mut ahead);
             }
+            if let (Some(rhs), Some(b)) = (&plan.rhs, job.b) {
+                let (mut column, wanted) = (0, lanes & !status.failed);
+                while column < rhs.nrhs {
+                    let cols = STRIP.min(rhs.nrhs - column);
+                    let chunks = if cols == STRIP { &rhs.full } else { &rhs.rest };
+                    let items = addresses::<_, MAX_LANES>(b, first, present, E::V::LANES)
+                        .map(|item| item.wrapping_add(column * rhs.ld * E::PARTS));
+                    pack(items.as_ptr(), chunks, strip, &mut Ahead::nothing());
+                    let (y, upper) = (strip.cast::<E>(), plan.uplo == Uplo::Upper);
+                    if cols == 1 {
+                        sweeps::<E, P, 1>(tiles, y, n, count, inverse, upper);
+                    } else {
+                        sweeps::<E, P, STRIP>(tiles, y, n, count, inverse, upper);
+                    }
+                    unpack(items.as_ptr(), wanted, chunks, strip, &mut Ahead::nothing());
+                    column += cols;
+                }
+            }
+            job.info.put(first, &status.first[..present]);
         }
-    });
+    }
 }
 
 /// Addresses of a group; lanes without an item of their own read that of the last.
@@ -532,6 +542,18 @@ unsafe fn below<E: Element, const P: usize, const RP: usize, const CG: usize>(
     }
 }
 
+/// Division by the diagonal of a factor.
+#[derive(Clone, Copy)]
+struct Reciprocals<V>(*const V);
+
+impl<E: Element> Divide<E> for Reciprocals<E::V> {
+    #[inline(always)]
+    unsafe fn divide(self, k: usize, t: E) -> E {
+        // SAFETY: there is one for every row.
+        unsafe { t.scale(*self.0.add(k)) }
+    }
+}
+
 /// `L Y = B`, then `L^H X = Y`, for `Q` right-hand sides, number `r` of row `k` at `k * Q + r`. `upper`: the panels hold
 /// the transpose of an upper factor, `U^T`, so that it is its conjugate that goes first.
 #[inline(always)]
@@ -548,7 +570,7 @@ unsafe fn sweeps<E: Element, const P: usize, const Q: usize>(
         for k in n * Q..count * P * Q {
             *y.add(k) = E::zero();
         }
-        let divide = |k: usize, t: E| t.scale(*inverse.add(k));
+        let divide = Reciprocals(inverse);
         // Conjugation is nothing to a real type: one instance of its code is enough.
         if upper && E::PARTS == 2 {
             forward::<E, P, Q, true>(tiles, y, count, divide);

@@ -71,8 +71,11 @@ impl Rows {
             batch: b.batch(),
             a: Items::of(a)?,
             b: Items::of_mut(b)?,
+            scratch: std::ptr::null_mut(),
         };
-        R::run(self.isa, job);
+        // A strip of up to four vectors of one part or two of two, its spare slot, and the reciprocals.
+        let bytes = (n + 1) * 4 * self.isa.vector_bytes() + 2 * n * size_of::<R>();
+        scratch::with(bytes, |scratch| R::run(self.isa, Job { scratch, ..job }));
         Ok(())
     }
 }
@@ -106,6 +109,8 @@ struct Job<R> {
     batch: usize,
     a: Items<R>,
     b: Items<R>,
+    /// Of this thread, enough for a strip.
+    scratch: *mut u8,
 }
 
 impl<R: Dispatch> Task<R> for Job<R> {
@@ -137,6 +142,8 @@ trait Lane: Copy {
     /// A sum in the making.
     type Sum: Copy;
 
+    /// Of one vector, to be overwritten.
+    fn empty(v: Self::V) -> Self;
     unsafe fn load(p: *const <Self::V as Lanes>::Real, mask: u32) -> Self;
     unsafe fn store(self, p: *mut <Self::V as Lanes>::Real, mask: u32);
     unsafe fn start(self) -> Self::Sum;
@@ -158,6 +165,10 @@ impl<V: Register> Lane for Single<V> {
     const COMPLEX: bool = false;
     type Sum = V;
 
+    #[inline(always)]
+    fn empty(v: V) -> Self {
+        Single(v)
+    }
     #[inline(always)]
     unsafe fn load(p: *const V::Real, mask: u32) -> Self {
         // SAFETY: the caller's.
@@ -200,6 +211,10 @@ impl<V: Register> Lane for Interleaved<V> {
     type Sum = (V, V);
 
     #[inline(always)]
+    fn empty(v: V) -> Self {
+        Interleaved(v)
+    }
+    #[inline(always)]
     unsafe fn load(p: *const V::Real, mask: u32) -> Self {
         // SAFETY: the caller's.
         Interleaved(unsafe { V::load(p, mask) })
@@ -241,6 +256,10 @@ impl<V: Register> Lane for Planar<V> {
     const COMPLEX: bool = true;
     type Sum = Self;
 
+    #[inline(always)]
+    fn empty(v: V) -> Self {
+        Planar(v, v)
+    }
     #[inline(always)]
     unsafe fn load(p: *const V::Real, mask: u32) -> Self {
         // SAFETY: the caller's.
@@ -368,54 +387,64 @@ unsafe fn tile<W: Lane, const CG: usize, const RV: usize>(
     let column = |c: usize| x.wrapping_offset(c.cast_signed() * step);
     // SAFETY: the vectors' obligations and the addresses are the caller's.
     unsafe {
-        let splat = |z: RealOf<W>| <W::V as Lanes>::splat(z);
-        let entry = |k: usize, c: usize| {
-            let p = r.m.wrapping_offset(k.cast_signed() * r.row + c.cast_signed() * r.col);
-            let re = splat(*p);
-            if W::COMPLEX {
-                let im = *p.wrapping_add(1);
-                (re, splat(if r.conj { -im } else { im }))
-            } else {
-                (re, re)
-            }
-        };
-        let mut t: [[W::Sum; RV]; CG] = std::array::from_fn(|c| {
-            std::array::from_fn(|v| {
-                let b = W::load(column(c0 + c).wrapping_add(v * W::REALS), masks[v]);
-                match r.alpha {
-                    Some((re, im)) => b.times((splat(re), splat(im))),
-                    None => b,
+        // Plain loops: the closures of `from_fn` would be compiled without the vectors' instructions.
+        let zero = <W::V as Lanes>::splat(num_traits::Zero::zero());
+        let mut t = [[W::empty(zero).start(); RV]; CG];
+        for c in 0..CG {
+            for v in 0..RV {
+                let mut b = W::load(column(c0 + c).wrapping_add(v * W::REALS), masks[v]);
+                if let Some((re, im)) = r.alpha {
+                    b = b.times((<W::V as Lanes>::splat(re), <W::V as Lanes>::splat(im)));
                 }
-                .start()
-            })
-        });
+                t[c][v] = b.start();
+            }
+        }
         for k in 0..c0 {
             let solved = column(k);
-            let x: [W; RV] = std::array::from_fn(|v| W::load(solved.wrapping_add(v * W::REALS), masks[v]));
+            let mut x = [W::empty(zero); RV];
+            for v in 0..RV {
+                x[v] = W::load(solved.wrapping_add(v * W::REALS), masks[v]);
+            }
             for c in 0..CG {
-                let entry = entry(k, c0 + c);
+                let entry = entry::<W>(r, k, c0 + c);
                 for v in 0..RV {
                     t[c][v] = x[v].subtract(t[c][v], entry);
                 }
             }
         }
         for c in 0..CG {
-            let mut x: [W; RV] = std::array::from_fn(|v| W::finish(t[c][v]));
-            if !r.unit {
-                let inverse = r.inverse.add(2 * (c0 + c));
-                let factor = (splat(*inverse), splat(*inverse.add(1)));
-                x = x.map(|x| x.times(factor));
-            }
+            let inverse = r.inverse.add(2 * (c0 + c));
+            let mut x = [W::empty(zero); RV];
             for v in 0..RV {
+                x[v] = W::finish(t[c][v]);
+                if !r.unit {
+                    let factor = (<W::V as Lanes>::splat(*inverse), <W::V as Lanes>::splat(*inverse.add(1)));
+                    x[v] = x[v].times(factor);
+                }
                 x[v].store(column(c0 + c).wrapping_add(v * W::REALS), masks[v]);
             }
             for c2 in c + 1..CG {
-                let entry = entry(c0 + c, c0 + c2);
+                let entry = entry::<W>(r, c0 + c, c0 + c2);
                 for v in 0..RV {
                     t[c2][v] = x[v].subtract(t[c2][v], entry);
                 }
             }
         }
+    }
+}
+
+/// Entry `(k, c)` of `M`, in every lane.
+#[inline(always)]
+unsafe fn entry<W: Lane>(r: &Recurrence<RealOf<W>>, k: usize, c: usize) -> (W::V, W::V) {
+    let p = r.m.wrapping_offset(k.cast_signed() * r.row + c.cast_signed() * r.col);
+    // SAFETY: an entry of the triangle of a view's item.
+    unsafe {
+        let re = <W::V as Lanes>::splat(*p);
+        if !W::COMPLEX {
+            return (re, re);
+        }
+        let im = *p.wrapping_add(1);
+        (re, <W::V as Lanes>::splat(if r.conj { -im } else { im }))
     }
 }
 
@@ -428,27 +457,25 @@ where
     let parts = if W::COMPLEX { 2 } else { 1 };
     let (reals, step) = (job.q * parts, (job.ldb * parts).cast_signed());
     let width = <W::V as Lanes>::WIDTH;
-    scratch::with(2 * job.n * size_of::<RealOf<W>>(), |inverse| {
-        for item in 0..job.batch {
-            // SAFETY: rows of the items, under the mask; the scratch holds the reciprocals.
-            unsafe {
-                let r = Recurrence::new(job, item, inverse.cast());
-                let mut done = 0;
-                while done < reals {
-                    let (x, left) = (job.b.at(item).wrapping_add(done), reals - done);
-                    let vectors = left.div_ceil(width);
-                    let taken = if RV >= 4 && vectors >= 4 { 4 } else { vectors.min(2) };
-                    let mask = low_bits((left - (taken - 1) * width).min(width));
-                    match taken {
-                        4 if RV >= 4 => strip::<W, CG, 4>(&r, x, step, mask),
-                        2 => strip::<W, CG, 2>(&r, x, step, mask),
-                        _ => strip::<W, CG, 1>(&r, x, step, mask),
-                    }
-                    done += taken * width;
+    for item in 0..job.batch {
+        // SAFETY: rows of the items, under the mask; the scratch holds the reciprocals.
+        unsafe {
+            let r = Recurrence::new(job, item, job.scratch.cast());
+            let mut done = 0;
+            while done < reals {
+                let (x, left) = (job.b.at(item).wrapping_add(done), reals - done);
+                let vectors = left.div_ceil(width);
+                let taken = if RV >= 4 && vectors >= 4 { 4 } else { vectors.min(2) };
+                let mask = low_bits((left - (taken - 1) * width).min(width));
+                match taken {
+                    4 if RV >= 4 => strip::<W, CG, 4>(&r, x, step, mask),
+                    2 => strip::<W, CG, 2>(&r, x, step, mask),
+                    _ => strip::<W, CG, 1>(&r, x, step, mask),
                 }
+                done += taken * width;
             }
         }
-    });
+    }
 }
 
 /// Left: strips of columns of B, transposed into scratch and back.
@@ -461,52 +488,56 @@ where
     let width = <W::V as Lanes>::WIDTH;
     // The strip, the slot that nobody reads, the reciprocals.
     let strip_vectors = (job.n + 1) * RV * parts;
-    let bytes = strip_vectors * size_of::<W::V>() + 2 * job.n * size_of::<RealOf<W>>();
-    scratch::with(bytes, |bytes| {
-        let strip_at: *mut W::V = bytes.cast();
-        for item in 0..job.batch {
-            // SAFETY: columns of the items, under masks; the scratch holds strip and reciprocals.
-            unsafe {
-                let r = Recurrence::new(job, item, strip_at.add(strip_vectors).cast());
-                let mut done = 0;
-                while done < job.q {
-                    let vectors = (job.q - done).div_ceil(width);
-                    let taken = if RV >= 4 && vectors >= 4 { 4 } else { vectors.min(RV.min(2)) };
-                    let move_strip = |inward: bool| {
-                        for v in 0..taken {
-                            let first = done + v * width;
-                            let present = width.min(job.q - first);
-                            let mut columns = [std::ptr::null_mut(); 16];
-                            for l in 0..width {
-                                let column = first + l.min(present - 1);
-                                columns[l] = job.b.at(item).wrapping_add(column * job.ldb * parts);
-                            }
-                            let slots = strip_at.add(v * parts);
-                            transpose::<W::V>(
-                                &columns,
-                                low_bits(present),
-                                job.n,
-                                parts,
-                                taken,
-                                slots,
-                                inward,
-                            );
-                        }
-                    };
-                    move_strip(true);
-                    let (x, step) = (bytes.cast(), (taken * parts * width).cast_signed());
-                    let all = low_bits(width);
-                    match taken {
-                        4 if RV >= 4 => strip::<W, CG, 4>(&r, x, step, all),
-                        2 if RV >= 2 => strip::<W, CG, 2>(&r, x, step, all),
-                        _ => strip::<W, CG, 1>(&r, x, step, all),
-                    }
-                    move_strip(false);
-                    done += taken * width;
+    let bytes = job.scratch;
+    let strip_at: *mut W::V = bytes.cast();
+    for item in 0..job.batch {
+        // SAFETY: columns of the items, under masks; the scratch holds strip and reciprocals.
+        unsafe {
+            let r = Recurrence::new(job, item, strip_at.add(strip_vectors).cast());
+            let mut done = 0;
+            while done < job.q {
+                let vectors = (job.q - done).div_ceil(width);
+                let taken = if RV >= 4 && vectors >= 4 { 4 } else { vectors.min(RV.min(2)) };
+                move_strip::<W>(job, item, done, taken, strip_at, true);
+                let (x, step) = (bytes.cast(), (taken * parts * width).cast_signed());
+                let all = low_bits(width);
+                match taken {
+                    4 if RV >= 4 => strip::<W, CG, 4>(&r, x, step, all),
+                    2 if RV >= 2 => strip::<W, CG, 2>(&r, x, step, all),
+                    _ => strip::<W, CG, 1>(&r, x, step, all),
                 }
+                move_strip::<W>(job, item, done, taken, strip_at, false);
+                done += taken * width;
             }
         }
-    });
+    }
+}
+
+/// Moves `taken` vectors of columns of B, from column `done` on, to the strip or back.
+#[inline(always)]
+unsafe fn move_strip<W: Lane>(
+    job: &Job<RealOf<W>>,
+    item: usize,
+    done: usize,
+    taken: usize,
+    strip: *mut W::V,
+    inward: bool,
+) {
+    let (parts, width) = (if W::COMPLEX { 2 } else { 1 }, <W::V as Lanes>::WIDTH);
+    for v in 0..taken {
+        let first = done + v * width;
+        let present = width.min(job.q - first);
+        let mut columns = [std::ptr::null_mut(); 16];
+        for l in 0..width {
+            let column = first + l.min(present - 1);
+            columns[l] = job.b.at(item).wrapping_add(column * job.ldb * parts);
+        }
+        // SAFETY: columns of the item; slots of the strip.
+        unsafe {
+            let slots = strip.add(v * parts);
+            transpose::<W::V>(&columns, low_bits(present), job.n, parts, taken, slots, inward);
+        }
+    }
 }
 
 /// Moves the `n * parts` reals of some columns to slots or back: real `part` of row `i` to slot

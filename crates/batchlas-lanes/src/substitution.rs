@@ -13,7 +13,7 @@ use crate::isa::{Dispatch, Isa, Task};
 use crate::items::{Items, parts};
 use crate::plan::{Panels, Plan};
 use crate::scratch;
-use crate::sweep::{forward, start};
+use crate::sweep::{Divide, forward, start};
 use crate::triangular::{Case, Triangle};
 use crate::vector::{Lanes, MAX_LANES, Pair, Register, low_bits};
 
@@ -75,6 +75,13 @@ impl Substitution {
         self.isa.vector_bytes() / (T::DTYPE.bytes() / self.parts) * if self.pair { 2 } else { 1 }
     }
 
+    /// Bytes of scratch: the panels and the slot that nobody reads, the inverted diagonal, a strip and its slot.
+    fn scratch_bytes(&self) -> usize {
+        let (padded, elements) = (self.panels.padded(), self.panels.elements());
+        let vectors = (elements + padded * (STRIP + 1)) * self.parts + 2;
+        vectors * self.isa.vector_bytes() * if self.pair { 2 } else { 1 }
+    }
+
     /// Replaces every item of `b` by the solution of `op(A) X = alpha B` or `X op(A) = alpha B`.
     ///
     /// # Errors
@@ -106,7 +113,10 @@ impl Substitution {
     ) -> Result<()> {
         let [re, im] = [alpha.widen().re, alpha.widen().im].map(|x| <R as Scalar>::from_parts(x, 0.0));
         let alpha = (alpha != T::one()).then_some((re, im));
-        R::run(self.isa, Job { plan: self, alpha, batch: b.batch(), a: Items::of(a)?, b: Items::of_mut(b)? });
+        let (batch, a, b) = (b.batch(), Items::of(a)?, Items::of_mut(b)?);
+        scratch::with(self.scratch_bytes(), |scratch| {
+            R::run(self.isa, Job { plan: self, alpha, batch, a, b, scratch });
+        });
         Ok(())
     }
 }
@@ -136,6 +146,8 @@ struct Job<'j, R> {
     batch: usize,
     a: Items<R>,
     b: Items<R>,
+    /// [`Substitution::scratch_bytes`] bytes.
+    scratch: *mut u8,
 }
 
 impl<R: Dispatch> Task<R> for Job<'_, R> {
@@ -167,44 +179,56 @@ where
     // In vectors: the panels and the slot that nobody reads, the inverted diagonal, a strip and its spare slot.
     let inverse_at = elements * E::PARTS + 1;
     let strip_at = inverse_at + padded * E::PARTS;
-    let vectors = strip_at + padded * STRIP * E::PARTS + 1;
-    scratch::with(vectors * size_of::<E::V>(), |bytes| {
-        let (panels, tiles): (*mut E::V, *mut E) = (bytes.cast(), bytes.cast());
-        // SAFETY: as for a factorisation: the scratch holds all parts, items are those of the views, and the plan names
-        // nothing outside either.
-        unsafe {
-            let (inverse, strip) = (panels.add(inverse_at).cast::<E>(), panels.add(strip_at));
-            for first in (0..job.batch).step_by(E::V::LANES) {
-                let present = E::V::LANES.min(job.batch - first);
-                let items = addresses::<_, MAX_LANES>(&job.a, first, present, E::V::LANES);
-                pack(items.as_ptr(), &plan.triangle, panels, &mut Ahead::nothing());
-                fill_up::<E, P>(tiles, n, count);
-                for k in 0..padded {
-                    let unit = k >= n || plan.case.is_unit();
-                    let entry = tiles.add(start::<P>(k / P) + k * P + k % P);
-                    *inverse.add(k) =
-                        if unit { E::one() } else { (*entry).reciprocal(plan.case.conjugates()) };
+    let bytes = job.scratch;
+    let (panels, tiles): (*mut E::V, *mut E) = (bytes.cast(), bytes.cast());
+    // SAFETY: as for a factorisation: the scratch holds all parts, items are those of the views, and the plan names
+    // nothing outside either.
+    unsafe {
+        let (inverse, strip) = (panels.add(inverse_at).cast::<E>(), panels.add(strip_at));
+        for first in (0..job.batch).step_by(E::V::LANES) {
+            let present = E::V::LANES.min(job.batch - first);
+            let items = addresses::<_, MAX_LANES>(&job.a, first, present, E::V::LANES);
+            pack(items.as_ptr(), &plan.triangle, panels, &mut Ahead::nothing());
+            fill_up::<E, P>(tiles, n, count);
+            for k in 0..padded {
+                let unit = k >= n || plan.case.is_unit();
+                let entry = tiles.add(start::<P>(k / P) + k * P + k % P);
+                *inverse.add(k) = if unit { E::one() } else { (*entry).reciprocal(plan.case.conjugates()) };
+            }
+            let mut done = 0;
+            while done < plan.q {
+                let cols = STRIP.min(plan.q - done);
+                let chunks = if cols == STRIP { &plan.full } else { &plan.rest };
+                let apart = if plan.case.side == Side::Left { plan.ld.1 } else { 1 };
+                let items = addresses::<_, MAX_LANES>(&job.b, first, present, E::V::LANES)
+                    .map(|item| item.wrapping_add(done * apart * E::PARTS));
+                pack(items.as_ptr(), chunks, strip, &mut Ahead::nothing());
+                let y: *mut E = strip.cast();
+                if cols == 1 {
+                    solve::<E, P, 1>(job, tiles, y, inverse);
+                } else {
+                    solve::<E, P, STRIP>(job, tiles, y, inverse);
                 }
-                let mut done = 0;
-                while done < plan.q {
-                    let cols = STRIP.min(plan.q - done);
-                    let chunks = if cols == STRIP { &plan.full } else { &plan.rest };
-                    let apart = if plan.case.side == Side::Left { plan.ld.1 } else { 1 };
-                    let items = addresses::<_, MAX_LANES>(&job.b, first, present, E::V::LANES)
-                        .map(|item| item.wrapping_add(done * apart * E::PARTS));
-                    pack(items.as_ptr(), chunks, strip, &mut Ahead::nothing());
-                    let y: *mut E = strip.cast();
-                    if cols == 1 {
-                        solve::<E, P, 1>(job, tiles, y, inverse);
-                    } else {
-                        solve::<E, P, STRIP>(job, tiles, y, inverse);
-                    }
-                    unpack(items.as_ptr(), low_bits(present), chunks, strip, &mut Ahead::nothing());
-                    done += cols;
-                }
+                unpack(items.as_ptr(), low_bits(present), chunks, strip, &mut Ahead::nothing());
+                done += cols;
             }
         }
-    });
+    }
+}
+
+/// Division by the diagonal.
+#[derive(Clone, Copy)]
+struct Inverses<E> {
+    inverse: *const E,
+    unit: bool,
+}
+
+impl<E: Element> Divide<E> for Inverses<E> {
+    #[inline(always)]
+    unsafe fn divide(self, k: usize, t: E) -> E {
+        // SAFETY: there is one for every row.
+        unsafe { if self.unit { t } else { t.mul(*self.inverse.add(k)) } }
+    }
 }
 
 /// One strip.
@@ -228,8 +252,7 @@ unsafe fn solve<E: Element, const P: usize, const Q: usize>(
                 *y.add(k) = (*y.add(k)).mul(alpha);
             }
         }
-        let unit = job.plan.case.is_unit();
-        let divide = |k: usize, t: E| if unit { t } else { t.mul(*inverse.add(k)) };
+        let divide = Inverses { inverse, unit: job.plan.case.is_unit() };
         if job.plan.case.conjugates() && E::PARTS == 2 {
             forward::<E, P, Q, true>(tiles, y, count, divide);
         } else {

@@ -1,9 +1,15 @@
 //! Substitution over packed row panels, one item per lane: right-hand side `r` of row `k` at element `k * Q + r`.
 //!
-//! Dot form both ways: a tile of the solution is in registers for its whole sum. `divide` divides by a diagonal entry.
+//! Dot form both ways: a tile of the solution is in registers for its whole sum. `by` divides by a diagonal entry.
 #![allow(unsafe_code)]
 
 use crate::element::Element;
+
+/// Division by the diagonal.
+pub(crate) trait Divide<E>: Copy {
+    /// `t` over diagonal entry `k`.
+    unsafe fn divide(self, k: usize, t: E) -> E;
+}
 
 /// First element of a panel.
 #[inline(always)]
@@ -24,7 +30,7 @@ pub(crate) unsafe fn forward<E: Element, const P: usize, const Q: usize, const C
     tiles: *const E,
     y: *mut E,
     count: usize,
-    divide: impl Fn(usize, E) -> E,
+    by: impl Divide<E>,
 ) {
     // SAFETY: the caller's: elements of the first `count` panels and of their rows of the strip.
     unsafe {
@@ -57,7 +63,7 @@ pub(crate) unsafe fn forward<E: Element, const P: usize, const Q: usize, const C
                     }
                 }
                 for r in 0..Q {
-                    t[c][r] = divide(j * P + c, t[c][r]);
+                    t[c][r] = by.divide(j * P + c, t[c][r]);
                     *own.add(c * Q + r) = t[c][r];
                 }
             }
@@ -71,7 +77,7 @@ pub(crate) unsafe fn backward<E: Element, const P: usize, const Q: usize, const 
     tiles: *const E,
     y: *mut E,
     count: usize,
-    divide: impl Fn(usize, E) -> E,
+    by: impl Divide<E>,
 ) {
     // SAFETY: the caller's: elements of the first `count` panels and of their rows of the strip.
     unsafe {
@@ -107,7 +113,7 @@ pub(crate) unsafe fn backward<E: Element, const P: usize, const Q: usize, const 
                     }
                 }
                 for r in 0..Q {
-                    t[c][r] = divide(j * P + c, t[c][r]);
+                    t[c][r] = by.divide(j * P + c, t[c][r]);
                     *own.add(c * Q + r) = t[c][r];
                 }
             }

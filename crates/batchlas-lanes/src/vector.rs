@@ -6,7 +6,8 @@
 //! behind the arithmetic of the other.
 //!
 //! Every method is `unsafe` for one reason, stated here once: it must be inlined into a function that was compiled for the
-//! vector's instruction set and runs on a CPU that has it (`isa.rs` is the only caller from outside). Methods that take
+//! vector's instruction set and runs on a CPU that has it (`isa.rs` is the only caller from outside). A closure is a function
+//! of its own without those instructions: none may stand between a kernel and its vectors. Methods that take
 //! pointers also need what is under the mask to be readable or writable; nothing else is touched.
 #![allow(unsafe_code, unsafe_op_in_unsafe_fn)]
 

@@ -63,8 +63,7 @@ macro_rules! register {
             #[inline(always)]
             unsafe fn larger(self, b: Self) -> Self {
                 let minus = Self::splat(-1.0);
-                let modulus = |x: Self| $max(x.0, x.mul(minus).0);
-                Self($max(modulus(self), modulus(b)))
+                Self($max($max(self.0, self.mul(minus).0), $max(b.0, b.mul(minus).0)))
             }
             #[inline(always)]
             unsafe fn positive_finite(self) -> u32 {
@@ -170,8 +169,10 @@ impl Z32 {
         let (mut t, mut out) = (r, r);
         for q in 0..4 {
             let [a, b, c, d] = [r[4 * q].0, r[4 * q + 1].0, r[4 * q + 2].0, r[4 * q + 3].0];
-            let low = [_mm512_unpacklo_ps(a, b), _mm512_unpacklo_ps(c, d)].map(|x| _mm512_castps_pd(x));
-            let high = [_mm512_unpackhi_ps(a, b), _mm512_unpackhi_ps(c, d)].map(|x| _mm512_castps_pd(x));
+            let low =
+                [_mm512_castps_pd(_mm512_unpacklo_ps(a, b)), _mm512_castps_pd(_mm512_unpacklo_ps(c, d))];
+            let high =
+                [_mm512_castps_pd(_mm512_unpackhi_ps(a, b)), _mm512_castps_pd(_mm512_unpackhi_ps(c, d))];
             t[4 * q] = Self(_mm512_castpd_ps(_mm512_unpacklo_pd(low[0], low[1])));
             t[4 * q + 1] = Self(_mm512_castpd_ps(_mm512_unpackhi_pd(low[0], low[1])));
             t[4 * q + 2] = Self(_mm512_castpd_ps(_mm512_unpacklo_pd(high[0], high[1])));
@@ -299,8 +300,10 @@ impl<const VL: bool> Y32<VL> {
         let (mut t, mut out) = (r, r);
         for q in 0..2 {
             let [a, b, c, d] = [r[4 * q].0, r[4 * q + 1].0, r[4 * q + 2].0, r[4 * q + 3].0];
-            let low = [_mm256_unpacklo_ps(a, b), _mm256_unpacklo_ps(c, d)].map(|x| _mm256_castps_pd(x));
-            let high = [_mm256_unpackhi_ps(a, b), _mm256_unpackhi_ps(c, d)].map(|x| _mm256_castps_pd(x));
+            let low =
+                [_mm256_castps_pd(_mm256_unpacklo_ps(a, b)), _mm256_castps_pd(_mm256_unpacklo_ps(c, d))];
+            let high =
+                [_mm256_castps_pd(_mm256_unpackhi_ps(a, b)), _mm256_castps_pd(_mm256_unpackhi_ps(c, d))];
             t[4 * q] = Self(_mm256_castpd_ps(_mm256_unpacklo_pd(low[0], low[1])));
             t[4 * q + 1] = Self(_mm256_castpd_ps(_mm256_unpackhi_pd(low[0], low[1])));
             t[4 * q + 2] = Self(_mm256_castpd_ps(_mm256_unpacklo_pd(high[0], high[1])));

@@ -17,7 +17,7 @@ pub(crate) fn can_run(
     if op != "posv" {
         return Err(format!("lanes factors what it solves; {op} has the factor already").into());
     }
-    Lanes::new(device, problem.dtype, problem.n, family).map(drop)
+    Lanes::new(device, problem.n, family).map(drop)
 }
 
 /// Factors and solves the batch, spread over the pool.
@@ -29,9 +29,8 @@ pub(crate) fn posv<T: Scalar>(
     info: InfoMut<'_>,
     family: &Spelling,
 ) -> Result<Ran> {
-    let Problem { dtype, uplo, n, nrhs, .. } = *problem;
-    let knobs =
-        Lanes::new(queue.device(), dtype, n, family).map_err(String::from).map_err(Error::Internal)?;
+    let Problem { uplo, n, nrhs, .. } = *problem;
+    let knobs = Lanes::new(queue.device(), n, family).map_err(String::from).map_err(Error::Internal)?;
     let plan = Cholesky::new::<T>(knobs.isa, knobs.pair, uplo, (n, a.ld()), a.batch());
     let grain = GRAIN_BYTES / (n * (n + nrhs) * size_of::<T>());
     let (pool, group) = (pool(queue)?, plan.group::<T>());

@@ -1,18 +1,13 @@
 //! `lanes`: on a CPU, as many items at once as a vector has lanes. The kernel is in batchlas-lanes, which `posv` shares.
 
 use batchlas_core::seam::FactorShape;
-use batchlas_core::{Device, Dtype, InfoMut, MatBatchMut, Queue, Ran, Result, Scalar, Uplo};
+use batchlas_core::{Device, InfoMut, MatBatchMut, Queue, Ran, Result, Scalar, Uplo};
 use batchlas_lanes::{Cholesky, GRAIN_BYTES, Lanes, pool};
 use batchlas_select::{Refusal, Spelling};
 
 /// Whether the family serves a problem: correctness only.
-pub(crate) fn can_run(
-    device: &Device,
-    dtype: Dtype,
-    shape: &FactorShape,
-    family: &Spelling,
-) -> Result<(), Refusal> {
-    Lanes::new(device, dtype, shape.n, family).map(drop)
+pub(crate) fn can_run(device: &Device, shape: &FactorShape, family: &Spelling) -> Result<(), Refusal> {
+    Lanes::new(device, shape.n, family).map(drop)
 }
 
 /// Factors the batch, spread over the pool.
@@ -24,7 +19,7 @@ pub(crate) fn run<T: Scalar>(
     family: &Spelling,
 ) -> Result<Ran> {
     let n = a.rows();
-    let knobs = Lanes::new(queue.device(), T::DTYPE, n, family).map_err(String::from);
+    let knobs = Lanes::new(queue.device(), n, family).map_err(String::from);
     let knobs = knobs.map_err(batchlas_core::Error::Internal)?;
     let plan = Cholesky::new::<T>(knobs.isa, knobs.pair, uplo, (n, a.ld()), a.batch());
     let grain = GRAIN_BYTES / (n * n * size_of::<T>());

@@ -53,7 +53,7 @@ impl<T: Scalar> Potrf<'_, T> {
     pub fn can_run(&self, device: &Device, shape: &FactorShape, family: &Spelling) -> Result<(), Refusal> {
         match (family.family(), self.vendor) {
             ("tiny", _) => tiny::can_run(device, T::DTYPE, shape, family),
-            ("lanes", _) => lanes::can_run(device, T::DTYPE, shape, family),
+            ("lanes", _) => lanes::can_run(device, shape, family),
             ("vendor", Some(vendor)) => Ok(vendor.can_factor(device, shape)?),
             ("vendor", None) => Err("no vendor arm is wired".into()),
             (other, _) => Err(format!("potrf has no family {other}").into()),

@@ -50,7 +50,7 @@ impl<T: Scalar> Trsm<'_, T> {
     /// The reason why not.
     pub fn can_run(&self, device: &Device, shape: &SolveShape, family: &Spelling) -> Result<(), Refusal> {
         match (family.family(), self.vendor) {
-            ("rows" | "lanes", _) => rows::can_run(device, T::DTYPE, shape, family),
+            ("rows" | "lanes", _) => rows::can_run(device, shape, family),
             ("vendor", Some(vendor)) => Ok(vendor.can_solve(device, shape)?),
             ("vendor", None) => Err("no vendor arm is wired".into()),
             (other, _) => Err(format!("trsm has no family {other}").into()),

@@ -2,7 +2,7 @@
 //! at once as a vector has lanes. The kernels are in batchlas-lanes.
 
 use batchlas_core::seam::SolveShape;
-use batchlas_core::{Device, Dtype, Error, MatBatch, MatBatchMut, Queue, Ran, Result, Scalar};
+use batchlas_core::{Device, Error, MatBatch, MatBatchMut, Queue, Ran, Result, Scalar};
 use batchlas_lanes::{Case, GRAIN_BYTES, ISA, LANES, Lanes, MAX_N, Rows, Substitution, isa, pool};
 use batchlas_select::{Candidate, Class, Refusal, Spelling};
 
@@ -10,14 +10,9 @@ use batchlas_select::{Candidate, Class, Refusal, Spelling};
 pub(crate) const ROWS: Candidate = Candidate { family: "rows", class: Class::Native, knobs: &[ISA] };
 
 /// Whether one of the families serves a problem: correctness only.
-pub(crate) fn can_run(
-    device: &Device,
-    dtype: Dtype,
-    shape: &SolveShape,
-    family: &Spelling,
-) -> Result<(), Refusal> {
+pub(crate) fn can_run(device: &Device, shape: &SolveShape, family: &Spelling) -> Result<(), Refusal> {
     if family.family() == LANES.family {
-        return Lanes::new(device, dtype, shape.n, family).map(drop);
+        return Lanes::new(device, shape.n, family).map(drop);
     }
     isa(device, family)?;
     if shape.n > MAX_N {
@@ -55,7 +50,7 @@ pub(crate) fn run<T: Scalar>(
     let case = Case { side, uplo, trans, diag };
     let internal = |refusal: Refusal| Error::Internal(refusal.to_string());
     if family.family() == LANES.family {
-        let knobs = Lanes::new(queue.device(), T::DTYPE, n, family).map_err(internal)?;
+        let knobs = Lanes::new(queue.device(), n, family).map_err(internal)?;
         let plan = Substitution::new::<T>(knobs.isa, knobs.pair, case, (n, q), (a.ld(), b.ld()));
         pool.for_each_run((a, b), plan.group::<T>(), grain, |(a, b)| plan.solve(alpha, a, b))?;
         return Ok(Ran::leaf("trsm", knobs.spelling()));
