@@ -29,6 +29,7 @@ pub(crate) fn run(args: &[&str]) -> Result {
         ("doctests", &["test", "--quiet", "--workspace", "--doc"], None),
         ("documentation", &["doc", "--quiet", "--workspace", "--no-deps"], Some(rustdoc)),
         ("residency", &["xtask", "probe"], None),
+        ("races", &["xtask", "races"], None),
         ("main job", &[
             "run", "--quiet", "-p", "batchlas-cli", "--", "posv",
             "examples/rolling/A.npy", "examples/rolling/B.npy", "-o", solution, "--check",

@@ -2,8 +2,11 @@
 #![allow(clippy::print_stdout)]
 
 mod ci;
+mod cost;
 mod probe;
+mod races;
 mod setup;
+mod simulate;
 mod tables;
 
 use std::process::ExitCode;
@@ -13,9 +16,11 @@ type Result<T = (), E = Box<dyn std::error::Error>> = std::result::Result<T, E>;
 const USAGE: &str = "\
 cargo xtask <verb>
 
-  ci      formatting, lints, tests, doctests, documentation, residency, the main job
+  ci      formatting, lints, tests, doctests, documentation, residency, races, the main job
   setup   fetch NVRTC into target/cuda where it is not found; --check fetches nothing
   probe   compile every kernel and hold it against its promise; --all, --arch sm_90,.., --kernels
+  races   break every barrier of every kernel in the simulator, and plant known defects; --all, [OP:FAMILY..]
+  cost    what a kernel costs, from the simulator: cost potrf:tiny --n 32 --dtype f32; cost --help
   tables  regenerate tuned/*.toml from the ledgers in tuned/ledger";
 
 fn main() -> ExitCode {
@@ -26,6 +31,8 @@ fn main() -> ExitCode {
         Some((&"setup", rest)) => setup::run(rest),
         Some((&"tables", rest)) => tables::run(rest),
         Some((&"probe", rest)) => probe::run(rest),
+        Some((&"races", rest)) => races::run(rest),
+        Some((&"cost", rest)) => cost::run(rest),
         _ => Err(USAGE.into()),
     };
     match done {

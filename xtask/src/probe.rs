@@ -5,11 +5,14 @@
 
 use std::thread;
 
-use batchlas_core::Kernel;
+use batchlas_core::{Dtype, Kernel, Uplo};
 use batchlas_kernels::Arch;
 use batchlas_kernels::nvrtc::Nvrtc;
 use batchlas_kernels::probe::{self, DEFAULT_ARCHS, Family};
-use batchlas_potrf::tiny;
+use batchlas_posv as posv;
+use batchlas_potrf::{lpanel, tiny};
+use batchlas_select::Spelling;
+use batchlas_trsm::{cta, few, fused, sg_left};
 
 use crate::Result;
 
@@ -23,7 +26,24 @@ pub(crate) enum Scope {
 }
 
 /// What each crate ships, by architecture.
-const CATALOGUES: &[fn(Arch, Scope) -> Vec<Family>] = &[potrf_tiny, staging, quench];
+pub(crate) const CATALOGUES: &[fn(Arch, Scope) -> Vec<Family>] = &[
+    potrf_tiny,
+    potrf_cta,
+    potrf_lpanel,
+    potri,
+    logdet,
+    trsm_cta,
+    trsm_few,
+    trsm_sg_left,
+    trsm_fused,
+    gemm_tile,
+    gemm_mma,
+    posv_tiny,
+    posv_cta,
+    posv_mixed,
+    staging,
+    quench,
+];
 
 /// Every order on the architecture that is measured, the edges of the family on the others.
 fn potrf_tiny(arch: Arch, scope: Scope) -> Vec<Family> {
@@ -37,6 +57,201 @@ fn potrf_tiny(arch: Arch, scope: Scope) -> Vec<Family> {
     let kernels =
         spelling.flat_map(|family| tiny::kernels(&name, orders.clone(), &family).collect::<Vec<_>>());
     family("batchlas-potrf", "tiny", kernels)
+}
+
+/// Edges of the ranges that share a setting. CI takes three orders of each type in one layout, one on architectures that are not measured.
+fn potrf_cta(arch: Arch, scope: Scope) -> Vec<Family> {
+    let name = arch.to_string();
+    let subset: &[(usize, Uplo)] = match name.as_str() {
+        "sm_90" => &[(33, Uplo::Upper), (96, Uplo::Lower), (192, Uplo::Lower)],
+        _ => &[(65, Uplo::Lower)],
+    };
+    let all = [33, 48, 64, 65, 96, 97, 128, 129, 160, 192, 193, 224, 256];
+    let all: Vec<_> = all.iter().flat_map(|&n| Uplo::ALL.iter().map(move |&uplo| (n, uplo))).collect();
+    let (cases, layouts) = if scope == Scope::All { (&all[..], 2) } else { (subset, 1) };
+    let budget = arch.multiprocessor().map_or(0, |sm| (sm.shared - sm.shared_reserved) as usize);
+    let spelling = batchlas_potrf::VOCABULARY.spelling("cta").into_iter();
+    let kernels = spelling.flat_map(|family| {
+        let types = cases.iter().flat_map(|&(n, uplo)| Dtype::ALL.map(|dtype| (dtype, n, uplo)));
+        let served = types.filter(|&(dtype, n, uplo)| {
+            batchlas_potrf::cta::serves(&name, dtype, n, uplo, budget, &family).is_ok()
+        });
+        served
+            .flat_map(|(dtype, n, uplo)| batchlas_potrf::cta::layouts(dtype, n, uplo, &family).take(layouts))
+            .collect::<Vec<_>>()
+    });
+    family("batchlas-potrf", "cta", kernels)
+}
+
+/// One order per number of warps, which is what a kernel is compiled for; in CI two warps, and the most, where registers
+/// are scarcest.
+fn potrf_lpanel(arch: Arch, scope: Scope) -> Vec<Family> {
+    let Some(device) = arch.device() else { return Vec::new() };
+    let mut kernels = Vec::new();
+    for family in ["lpanel:panel=8", "lpanel:panel=16"].map(|text| batchlas_potrf::VOCABULARY.spelling(text))
+    {
+        for (dtype, family) in Dtype::ALL.into_iter().zip(std::iter::repeat(family.ok()).flatten()) {
+            let Some(most) = lpanel::max_n(&device, dtype, &family) else { continue };
+            let orders: Vec<usize> = match scope {
+                Scope::Subset if device.arch != "sm_90" => vec![most],
+                Scope::Subset => vec![64, most],
+                Scope::All => (32..most).step_by(32).chain([most]).collect(),
+            };
+            for (n, &uplo) in orders.into_iter().flat_map(|n| Uplo::ALL.iter().map(move |uplo| (n, uplo))) {
+                let layouts = lpanel::layouts(&device, dtype, n, uplo, &family);
+                kernels.extend(layouts.take(if device.arch == "sm_90" { 2 } else { 1 }));
+            }
+        }
+    }
+    family("batchlas-potrf", "lpanel", kernels)
+}
+
+fn potri(arch: Arch, scope: Scope) -> Vec<Family> {
+    let kernels: Vec<Kernel> = arch.device().iter().flat_map(batchlas_potrf::potri::kernels).collect();
+    let every = if scope == Scope::All || arch.to_string() == "sm_90" { 1 } else { 6 };
+    family("batchlas-potrf", "potri", kernels.into_iter().step_by(every))
+}
+
+fn logdet(_: Arch, _: Scope) -> Vec<Family> {
+    family("batchlas-potrf", "logdet", batchlas_potrf::logdet::kernels().step_by(4))
+}
+
+/// The largest order on the architecture that is measured, a small one elsewhere: a kernel takes seconds to compile.
+fn trsm_cta(arch: Arch, scope: Scope) -> Vec<Family> {
+    let orders: Vec<usize> = match scope {
+        Scope::All => (1..=cta::MAX_N).collect(),
+        Scope::Subset if arch.to_string() == "sm_90" => vec![cta::MAX_N],
+        Scope::Subset => vec![5],
+    };
+    let kernels = spelled("cta").flat_map(|family| cta::kernels(orders.clone(), &family).collect::<Vec<_>>());
+    family("batchlas-trsm", "cta", kernels)
+}
+
+/// Orders to 40 everywhere, the largest on the architecture that is measured. Where a block can have less shared memory, a
+/// device refuses what does not fit, and so it is left out here.
+fn trsm_fused(arch: Arch, scope: Scope) -> Vec<Family> {
+    let orders: Vec<usize> = match scope {
+        Scope::All => (40..=fused::MAX_N).step_by(8).collect(),
+        Scope::Subset if arch.to_string() == "sm_90" => vec![40, fused::MAX_N],
+        Scope::Subset => vec![40],
+    };
+    let fits = |kernel: &Kernel| {
+        let available = arch.multiprocessor().map_or(u32::MAX, |sm| sm.shared - sm.shared_reserved);
+        kernel.promise.max_dynamic_shared <= available
+    };
+    let kernels = spelled("fused").flat_map(|family| {
+        let of = |q| fused::kernels(orders.clone(), q, &family);
+        of(1024).chain(of(1)).collect::<Vec<_>>()
+    });
+    family("batchlas-trsm", "fused", kernels.filter(fits))
+}
+
+/// Every order up to a warp's and some beyond; without `--all` one of each kind.
+fn trsm_few(arch: Arch, scope: Scope) -> Vec<Family> {
+    let (orders, right_hand_sides): (Vec<usize>, &[usize]) = match scope {
+        Scope::All => ((1..=32).chain([33, 48, 64, 100, few::MAX_N]).collect(), few::COMPILED_Q),
+        Scope::Subset if arch.to_string() == "sm_90" => (vec![9], &[1]),
+        Scope::Subset => (Vec::new(), &[]),
+    };
+    let kernels = spelled("few")
+        .flat_map(|family| few::kernels(orders.clone(), right_hand_sides, &family).collect::<Vec<_>>());
+    family("batchlas-trsm", "few", kernels)
+}
+
+/// All of them are kernels of `cta`, whose edges are probed.
+fn trsm_sg_left(_: Arch, scope: Scope) -> Vec<Family> {
+    let orders = 1..=if scope == Scope::All { cta::MAX_N } else { 0 };
+    let kernels =
+        spelled("sg_left").flat_map(|family| sg_left::kernels(orders.clone(), &family).collect::<Vec<_>>());
+    family("batchlas-trsm", "sg_left", kernels)
+}
+
+/// A spelling of `trsm`; that defaults are in the vocabulary is tested by batchlas-trsm.
+fn spelled(family: &str) -> impl Iterator<Item = Spelling> {
+    batchlas_trsm::VOCABULARY.spelling(family).into_iter()
+}
+
+fn gemm_tile(arch: Arch, scope: Scope) -> Vec<Family> {
+    products(&batchlas_gemm::tile::FAMILY, arch, scope)
+}
+
+fn gemm_mma(arch: Arch, scope: Scope) -> Vec<Family> {
+    products(&batchlas_gemm::mma::FAMILY, arch, scope)
+}
+
+/// The largest tiles on the architecture that is measured, every eighth of them on the others.
+fn products(products: &batchlas_gemm::Family, arch: Arch, scope: Scope) -> Vec<Family> {
+    let name = arch.to_string();
+    let (sizes, step): (&[usize], usize) = match scope {
+        Scope::All => (&[32, 64], 1),
+        Scope::Subset if name == "sm_90" => (&[64], 1),
+        Scope::Subset => (&[64], 8),
+    };
+    family("batchlas-gemm", products.name, products.catalogue(&name, sizes).into_iter().step_by(step))
+}
+
+/// Every order with one right-hand side and with more than fit at once; in CI the edges of the family, on the
+/// architecture that is measured with and without the factor.
+fn posv_tiny(arch: Arch, scope: Scope) -> Vec<Family> {
+    let measured = arch.to_string() == "sm_90";
+    let edges = |dtype: Dtype| match scope {
+        Scope::All => (1..=posv::tiny::max_n(dtype)).flat_map(|n| [(n, 1), (n, 9)]).collect::<Vec<_>>(),
+        Scope::Subset if measured => vec![(5, 9), (17, 1), (posv::tiny::max_n(dtype), 1)],
+        Scope::Subset => vec![(12, 1)],
+    };
+    let probed = |problem: &posv::Problem, kernel: &Kernel| {
+        let small = measured && problem.n < posv::tiny::max_n(problem.dtype);
+        scope == Scope::All || small || !kernel.entry.contains("Discard")
+    };
+    let mut kernels = Vec::new();
+    for family in posv::POSV.spelling("tiny").into_iter() {
+        for problem in solves() {
+            for (n, nrhs) in edges(problem.dtype) {
+                let problem = posv::Problem { n, nrhs, ..problem };
+                if posv::tiny::serves(&arch.to_string(), &problem).is_err() {
+                    continue;
+                }
+                kernels
+                    .extend(posv::tiny::kernels(&problem, &family).filter(|kernel| probed(&problem, kernel)));
+            }
+        }
+    }
+    family("batchlas-posv", "tiny", kernels)
+}
+
+/// Whether what needs little of a device is probed on an architecture: in CI, on the one that is measured.
+fn covered(arch: Arch, scope: Scope) -> bool {
+    scope == Scope::All || arch.to_string() == "sm_90"
+}
+
+/// Every geometry that a default can have; in CI those of few right-hand sides.
+fn posv_cta(arch: Arch, scope: Scope) -> Vec<Family> {
+    let sizes: &[(usize, usize)] = match scope {
+        Scope::All => {
+            &[(32, 1), (32, 2), (32, 4), (32, 8), (256, 1), (256, 2), (256, 4), (256, 8), (512, 1), (512, 8)]
+        }
+        Scope::Subset => &[(32, 2)],
+    };
+    let mut kernels = Vec::new();
+    for family in posv::POTRS.spelling("cta").into_iter().filter(|_| covered(arch, scope)) {
+        for problem in solves() {
+            let of = |&(n, nrhs): &(usize, usize)| {
+                posv::cta::kernel_of(&posv::Problem { n, nrhs, ..problem }, &family, 0)
+            };
+            kernels.extend(sizes.iter().map(of));
+        }
+    }
+    family("batchlas-posv", "cta", kernels)
+}
+
+fn posv_mixed(arch: Arch, scope: Scope) -> Vec<Family> {
+    family("batchlas-posv", "mixed", posv::mixed::kernels().filter(|_| covered(arch, scope)))
+}
+
+/// All types, both triangles; the size is to be filled in.
+fn solves() -> impl Iterator<Item = posv::Problem> {
+    let types = Dtype::ALL.into_iter().flat_map(|dtype| Uplo::ALL.iter().map(move |&uplo| (dtype, uplo)));
+    types.map(|(dtype, uplo)| posv::Problem { dtype, uplo, n: 0, nrhs: 0, batch: 1 })
 }
 
 fn staging(_: Arch, _: Scope) -> Vec<Family> {

@@ -58,7 +58,11 @@ fn add(grid: &mut Grid, timing: &Timing) {
     let text = |value: &Option<String>| value.clone().unwrap_or_default();
     let folded = |value: &Option<String>| text(value).replace('C', "T");
     let (n, nrhs, batch) = (timing.n as u64, timing.nrhs.unwrap_or(0).max(1) as u64, timing.batch as u64);
+    let letters = || folded(&timing.trans).chars().map(String::from).collect::<Vec<_>>();
+    let [m, k] = [timing.m, timing.k].map(|size| size.unwrap_or(0) as u64);
     let key = match timing.op.as_str() {
+        "gemm" => (vec![m, n, k, batch], letters()),
+        "herk" => (vec![n, k, batch], vec![text(&timing.uplo), folded(&timing.trans)]),
         "potrf" => (vec![n, batch], vec![text(&timing.uplo)]),
         "trsm" => (vec![n, nrhs, batch], vec![text(&timing.side), folded(&timing.trans)]),
         _ => (vec![n, nrhs, batch], vec![text(&timing.uplo)]),

@@ -122,12 +122,12 @@ fn lapack<T: Element>(library: &'static Library, prefix: &str, cell: Cell) -> Op
     let (sa, sb, (rows, _)) = (n * n, n * q, cell.rhs());
     let name = |routine: &str| format!("{prefix}{}{routine}_", letter(T::DTYPE));
     let (order, nrhs, ldb) = (n as i32, q as i32, rows as i32);
-    // SAFETY (all three): the arguments are those of the Fortran routines, for items inside the run.
     Some(match op {
         Op::Potrf => {
             let f: Potrf = symbol(library, &name("potrf"))?;
             Box::new(move |run| {
                 for i in 0..run.items {
+                    // SAFETY: the arguments of the Fortran routine, for an item inside the run.
                     unsafe { f(b"L".as_ptr(), &order, run.a.add(i * sa).cast(), &order, run.info.add(i), 1) }
                 }
             })
@@ -136,7 +136,9 @@ fn lapack<T: Element>(library: &'static Library, prefix: &str, cell: Cell) -> Op
             let f: Posv = symbol(library, &name("posv"))?;
             Box::new(move |run| {
                 for i in 0..run.items {
+                    // SAFETY: items inside the run.
                     let (a, b) = unsafe { (run.a.add(i * sa).cast(), run.b.add(i * sb).cast()) };
+                    // SAFETY: the arguments of the Fortran routine.
                     unsafe { f(b"L".as_ptr(), &order, &nrhs, a, &order, b, &ldb, run.info.add(i), 1) }
                 }
             })
@@ -148,9 +150,11 @@ fn lapack<T: Element>(library: &'static Library, prefix: &str, cell: Cell) -> Op
             let one = T::one();
             Box::new(move |run| {
                 for i in 0..run.items {
+                    // SAFETY: items inside the run.
                     let (a, b) = unsafe { (run.a.add(i * sa).cast(), run.b.add(i * sb).cast()) };
                     let (side, alpha) = (side.letter().as_ptr(), (&raw const one).cast());
                     let options = (b"L".as_ptr(), trans.as_ptr(), b"N".as_ptr());
+                    // SAFETY: the arguments of the Fortran routine.
                     unsafe {
                         f(
                             side, options.0, options.1, options.2, &m, &k, alpha, a, &order, b, &ldb, 1, 1,
@@ -171,7 +175,7 @@ type PotrfCompact = unsafe extern "C" fn(i32, i32, i32, *mut c_void, i32, *mut i
 type TrsmCompact<A> = unsafe extern "C" fn(i32, i32, i32, i32, i32, i32, i32, A, *const c_void, i32, *mut c_void, i32,
     i32, i32);
 
-/// MKL's interleaved format: column-major 102, Lower 122, Left 141, Right 142, N 111, T 112, C 113, NonUnit 131.
+/// MKL's interleaved format: column-major 102, Lower 122, Left 141, Right 142, N 111, T 112, C 113, `NonUnit` 131.
 fn compact<T: Element>(library: &'static Library, cell: Cell) -> Option<Arm<'static, T>> {
     let Cell { op, n, q } = cell;
     let name = |routine: &str| format!("mkl_{}{routine}_compact", letter(T::DTYPE));

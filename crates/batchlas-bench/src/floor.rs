@@ -86,6 +86,26 @@ pub fn trsm(dtype: Dtype, uplo: Uplo, n: usize, q: usize) -> f64 {
     floor(bytes, dtype, (n * n * q) as f64 / 2.0)
 }
 
+/// Nanoseconds per item of a packed product that updates an `m x n` C with `k` inner indices.
+pub fn gemm(dtype: Dtype, m: usize, n: usize, k: usize) -> f64 {
+    let whole = |size: usize, unit: usize| {
+        let bytes = size * dtype.bytes();
+        traffic(bytes, unit, &[(0, bytes)])
+    };
+    let read = whole(m * k, READ_UNIT) + whole(k * n, READ_UNIT) + whole(m * n, READ_UNIT);
+    floor(read + whole(m * n, WRITE_UNIT), dtype, (m * n * k) as f64)
+}
+
+/// Nanoseconds per item of a packed update of rank `k` of one triangle of order `n`.
+pub fn herk(dtype: Dtype, uplo: Uplo, n: usize, k: usize) -> f64 {
+    let (stride, runs) = (n * n * dtype.bytes(), triangle(dtype, uplo, n));
+    let a = n * k * dtype.bytes();
+    let bytes = traffic(a, READ_UNIT, &[(0, a)])
+        + traffic(stride, READ_UNIT, &runs)
+        + traffic(stride, WRITE_UNIT, &runs);
+    floor(bytes, dtype, (n * (n + 1) / 2 * k) as f64)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -101,6 +121,19 @@ mod tests {
             let found = potrf(Dtype::F64, Uplo::Lower, n);
             assert!((found / ns - 1.0).abs() < 0.08, "f64 n={n}: {found} against {ns}");
         }
+    }
+
+    #[test]
+    fn products_are_bound_by_traffic_or_by_arithmetic() {
+        // A, B and C read, C written: four squares of 128 KiB.
+        let bytes = 4.0 * 128.0 * 128.0 * 8.0;
+        assert_eq!(gemm(Dtype::F64, 128, 128, 128), bytes / BANDWIDTH);
+        let flops = 8.0 * 64.0 * 128.0 * 2048.0;
+        assert_eq!(gemm(Dtype::C32, 64, 128, 2048), flops / PEAK);
+        assert_eq!(herk(Dtype::C64, Uplo::Lower, 512, 256), 4.0 * 512.0 * 513.0 * 256.0 / PEAK);
+        // Half of C twice, and A.
+        let half = herk(Dtype::F32, Uplo::Upper, 512, 1) * BANDWIDTH;
+        assert!((half / (2.0 * 512.0 * 513.0 / 2.0 * 4.0 + 512.0 * 4.0) - 1.0).abs() < 0.07, "{half}");
     }
 
     #[test]

@@ -2,6 +2,8 @@
 //! time per call, graphs. Each is a row of the behaviour contract.
 #![allow(unsafe_code)]
 
+mod solve;
+
 use std::time::Instant;
 
 use batchlas::{
@@ -28,6 +30,9 @@ pub fn all() -> &'static [Case] {
         ("T22 memory over a thousand calls", flat_memory),
         ("T23 host time of a call", host_time),
         ("M9 potrf in a CUDA graph", graph),
+        ("T1, T2 triangular solves of scaled identities", solve::scaled_identities),
+        ("T3 triangular solves by work-groups of several warps", solve::several_warps),
+        ("T16 triangular solves beyond 2^31 elements", solve::offsets),
     ]
 }
 
@@ -206,7 +211,7 @@ fn graph(ctx: &Context) -> Outcome {
         return Ok("no graphs on this device".into());
     }
     for n in [5, 16, 32] {
-        let call = Call { dtype: Dtype::F32, uplo: Uplo::Lower, n, batch: BATCH };
+        let call = Call { dtype: Dtype::F32, uplo: Uplo::Lower, n, nrhs: 0, batch: BATCH };
         ctx.prepare(&[call]).map_err(text)?;
         let one = definite::<f32>(n, &mut Random::new(26, n)).data;
         let pristine = ctx.upload(&one.repeat(BATCH)).map_err(text)?;

@@ -13,6 +13,7 @@ pub mod floor;
 pub mod large;
 pub mod matrices;
 pub mod measure;
+pub mod once;
 pub mod operands;
 pub mod sweep;
 pub mod verify;

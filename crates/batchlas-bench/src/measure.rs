@@ -6,11 +6,13 @@
 //! and is not ranked.
 
 use batchlas::{
-    Buffer, Context, Diag, Dtype, Element, PosvOptions, PotrfOptions, Ran, Result, Side, Trans, TrsmOptions,
-    Uplo, WorkspaceMut,
+    Buffer, Context, Device, Diag, Dtype, Element, PosvOptions, PotrfOptions, Queue, Ran, Result, Side,
+    Trans, TrsmOptions, Uplo, WorkspaceMut,
 };
 use num_complex::Complex;
 use serde::{Deserialize, Serialize};
+
+mod product;
 
 use crate::floor;
 use crate::matrices::{Random, Square, definite};
@@ -29,15 +31,15 @@ const CHECKED: usize = 8;
 /// What is timed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cell {
-    /// `potrf`, `posv` or `trsm`.
+    /// What is computed.
     pub op: Op,
     /// Element type.
     pub dtype: Dtype,
     /// Triangle.
     pub uplo: Uplo,
-    /// Order.
+    /// Order; columns of C in a product.
     pub n: usize,
-    /// Right-hand sides; 0 for a factorisation.
+    /// Right-hand sides; 0 where there are none.
     pub nrhs: usize,
     /// Items.
     pub batch: usize,
@@ -52,6 +54,10 @@ pub enum Op {
     Posv,
     /// Triangular solve.
     Trsm(Side, Trans, Diag),
+    /// Matrix product: transpositions of A and B, rows of C, inner dimension.
+    Gemm([Trans; 2], usize, usize),
+    /// Rank-k update: transposition of A, inner dimension.
+    Herk(Trans, usize),
 }
 
 impl Op {
@@ -61,6 +67,8 @@ impl Op {
             Op::Potrf => "potrf",
             Op::Posv => "posv",
             Op::Trsm(..) => "trsm",
+            Op::Gemm(..) => "gemm",
+            Op::Herk(..) => "herk",
         }
     }
 }
@@ -76,12 +84,16 @@ pub struct Row {
     pub side: Option<String>,
     /// Triangle.
     pub uplo: Option<String>,
-    /// Transposition, for a triangular solve.
+    /// Transposition; of A and of B, as two letters, for a product.
     pub trans: Option<String>,
     /// Diagonal, for a triangular solve.
     pub diag: Option<String>,
-    /// Order.
+    /// Rows of C, for a product.
+    pub m: Option<usize>,
+    /// Order; columns of C in a product.
     pub n: usize,
+    /// Inner dimension, for a product or a rank-k update.
+    pub k: Option<usize>,
     /// Right-hand sides, where there are any.
     pub nrhs: Option<usize>,
     /// Items.
@@ -127,6 +139,14 @@ impl Row {
     pub fn times_floor(&self) -> f64 {
         self.ns_per_item / self.floor_ns
     }
+
+    /// Useful operations per nanosecond, in thousands, of a product or a rank-k update.
+    pub fn tflops(&self) -> Option<f64> {
+        let (n, k) = (self.n as f64, self.k? as f64);
+        let multiply_adds = self.m.map_or(n * (n + 1.0) / 2.0, |m| m as f64 * n) * k;
+        let complex = self.dtype.starts_with('c');
+        Some(multiply_adds * if complex { 8.0 } else { 2.0 } / self.ns_per_item / 1e3)
+    }
 }
 
 /// What the machine and the build add to every row.
@@ -163,11 +183,54 @@ pub fn measure(
     provenance: &Provenance,
 ) -> Result<Vec<Timed>> {
     match cell.dtype {
-        Dtype::F32 => Bench::<f32>::new(ctx, cell)?.measure(families, reps, provenance),
-        Dtype::F64 => Bench::<f64>::new(ctx, cell)?.measure(families, reps, provenance),
-        Dtype::C32 => Bench::<Complex<f32>>::new(ctx, cell)?.measure(families, reps, provenance),
-        Dtype::C64 => Bench::<Complex<f64>>::new(ctx, cell)?.measure(families, reps, provenance),
+        Dtype::F32 => measure_typed::<f32>(ctx, cell, families, reps, provenance),
+        Dtype::F64 => measure_typed::<f64>(ctx, cell, families, reps, provenance),
+        Dtype::C32 => measure_typed::<Complex<f32>>(ctx, cell, families, reps, provenance),
+        Dtype::C64 => measure_typed::<Complex<f64>>(ctx, cell, families, reps, provenance),
     }
+}
+
+fn measure_typed<T: Element>(
+    ctx: &Context,
+    cell: &Cell,
+    families: &[String],
+    reps: usize,
+    provenance: &Provenance,
+) -> Result<Vec<Timed>> {
+    let mut subject: Box<dyn Subject + '_> = match cell.op {
+        Op::Gemm(..) | Op::Herk(..) => Box::new(product::Products::<T>::new(ctx, cell)?),
+        _ => Box::new(Bench::<T>::new(ctx, cell)?),
+    };
+    let arms = time(&mut *subject, cell.batch, families, reps);
+    let timed = |Arm { family, checked, full, half }: Arm<'_>| {
+        let outcome = checked
+            .map(|(ran, checks)| row(ctx.device(), cell, family, &ran, checks, [&full, &half], provenance));
+        Timed { family: family.clone(), outcome }
+    };
+    Ok(arms.into_iter().map(timed).collect())
+}
+
+/// A problem that is run again and again.
+trait Subject {
+    /// Restores the inputs and runs one call over the first `batch` items; seconds of the call alone.
+    fn call(&mut self, family: &str, batch: usize) -> Result<(f64, Ran)>;
+
+    /// Worst residual of the checked items after a call, and the number of failed items.
+    fn check(&self) -> Result<(f64, usize)>;
+}
+
+/// Runs a call between two events.
+fn timed(queue: &dyn Queue, run: impl FnOnce() -> Result<Ran>) -> Result<(f64, Ran)> {
+    let start = queue.record()?;
+    let ran = run()?;
+    let end = queue.record()?;
+    Ok((queue.seconds_between(&start, &end)?, ran))
+}
+
+/// At most `count` items spread over a batch, the first and the last included.
+fn spread(count: usize, batch: usize) -> impl Iterator<Item = usize> {
+    let count = count.min(batch);
+    (0..count).map(move |i| i * (batch - 1) / (count - 1).max(1))
 }
 
 /// One arm while it is timed: what its checked call ran with its residual and failed items, and seconds per call.
@@ -226,24 +289,19 @@ impl<'c, T: Element> Bench<'c, T> {
             _ => (cell.n, cell.nrhs),
         }
     }
+}
 
-    /// Restores the inputs and runs one call over the first `batch` items; seconds of the call alone.
+impl<T: Element> Subject for Bench<'_, T> {
     fn call(&mut self, family: &str, batch: usize) -> Result<(f64, Ran)> {
         let (ctx, queue, n) = (self.ctx, self.ctx.queue(), self.cell.n);
         let (rows, cols) = Self::rhs_shape(self.cell);
         self.b.copy_from(queue, &self.pristine_b)?;
         let (uplo, route) = (self.cell.uplo, Some(family.to_owned()));
-        let events = |run: &mut dyn FnMut() -> Result<Ran>| -> Result<(f64, Ran)> {
-            let start = queue.record()?;
-            let ran = run()?;
-            let end = queue.record()?;
-            Ok((queue.seconds_between(&start, &end)?, ran))
-        };
         if let Op::Trsm(side, trans, diag) = self.cell.op {
             let options = TrsmOptions { side, uplo, trans, diag, alpha: T::one(), route };
             let a = self.pristine_a.view(n, n, n, n * n, batch)?;
             let mut b = self.b.view_mut(rows, cols, rows, rows * cols, batch)?;
-            return events(&mut || ctx.trsm(a, b.rb_mut(), &options));
+            return timed(queue, || ctx.trsm(a, b.rb_mut(), &options));
         }
         self.a.copy_from(queue, &self.pristine_a)?;
         let mut a = self.a.view_mut(n, n, n, n * n, batch)?;
@@ -252,24 +310,24 @@ impl<'c, T: Element> Bench<'c, T> {
         if self.cell.op == Op::Potrf {
             let options = PotrfOptions { uplo, route };
             let mut memory = queue.alloc(ctx.potrf_workspace(a.rb(), &options)?)?;
-            events(&mut || ctx.potrf_in(a.rb_mut(), info.rb_mut(), WorkspaceMut::over(&mut memory), &options))
+            timed(queue, || {
+                ctx.potrf_in(a.rb_mut(), info.rb_mut(), WorkspaceMut::over(&mut memory), &options)
+            })
         } else {
-            let options = PosvOptions { uplo, route };
+            let options = PosvOptions { uplo, route, ..Default::default() };
             let mut memory = queue.alloc(ctx.posv_workspace(a.rb(), &b, false, &options)?)?;
-            events(&mut || {
+            timed(queue, || {
                 ctx.posv_in(a.rb_mut(), b.rb_mut(), info.rb_mut(), WorkspaceMut::over(&mut memory), &options)
             })
         }
     }
 
-    /// Worst normwise residual of the checked items after a call, and the number of failed items.
     fn check(&self) -> Result<(f64, usize)> {
         let (queue, n, batch, uplo) = (self.ctx.queue(), self.cell.n, self.cell.batch, self.cell.uplo);
         let (rows, cols) = Self::rhs_shape(self.cell);
         let scale = n as f64 * T::DTYPE.epsilon();
         let mut worst = 0.0f64;
-        for i in 0..CHECKED.min(batch) {
-            let item = if batch == 1 { 0 } else { i * (batch - 1) / (CHECKED.min(batch) - 1).max(1) };
+        for item in spread(CHECKED, batch) {
             let (matrix, rhs) = (&self.items[item % self.items.len()], &self.rhs[item % self.rhs.len()]);
             let mut solved = Store::new(Layout::Packed, rows, cols, 1, T::default());
             self.b.read(queue, item * rows * cols, &mut solved.data)?;
@@ -290,6 +348,7 @@ impl<'c, T: Element> Bench<'c, T> {
                     let size = norm(&mut matrix.data.iter().map(|e| e.widen().norm_sqr()));
                     error / (size * norm(&mut x.iter().map(Complex::norm_sqr)))
                 }
+                Op::Gemm(..) | Op::Herk(..) => unreachable!("products are timed elsewhere"),
             };
             worst = if residual.is_nan() { f64::NAN } else { worst.max(residual) };
         }
@@ -299,89 +358,93 @@ impl<'c, T: Element> Bench<'c, T> {
         };
         Ok((worst, bad))
     }
+}
 
-    fn measure(mut self, families: &[String], reps: usize, provenance: &Provenance) -> Result<Vec<Timed>> {
-        let batch = self.cell.batch;
-        // The first call compiles and warms up, and is the one that is checked.
-        let mut arms = Vec::new();
-        for family in families {
-            let checked = self.call(family, batch).and_then(|(_, ran)| Ok((ran, self.check()?)));
-            arms.push(Arm { family, checked, full: Vec::new(), half: Vec::new() });
-        }
-        for _ in 0..reps.max(1) {
-            for arm in arms.iter_mut().filter(|arm| arm.checked.is_ok()) {
-                let times = self.call(arm.family, batch).and_then(|(full, _)| {
-                    let (half, _) = self.call(arm.family, (batch / 2).max(1))?;
-                    Ok((full, half))
-                });
-                match times {
-                    Ok((full, half)) => {
-                        arm.full.push(full);
-                        arm.half.push(half);
-                    }
-                    Err(error) => arm.checked = Err(error),
+/// Times every family over a whole and a half batch.
+fn time<'f>(subject: &mut dyn Subject, batch: usize, families: &'f [String], reps: usize) -> Vec<Arm<'f>> {
+    // The first call compiles and warms up, and is the one that is checked.
+    let mut arms = Vec::new();
+    for family in families {
+        let checked = subject.call(family, batch).and_then(|(_, ran)| Ok((ran, subject.check()?)));
+        arms.push(Arm { family, checked, full: Vec::new(), half: Vec::new() });
+    }
+    for _ in 0..reps.max(1) {
+        for arm in arms.iter_mut().filter(|arm| arm.checked.is_ok()) {
+            let times = subject.call(arm.family, batch).and_then(|(full, _)| {
+                let (half, _) = subject.call(arm.family, (batch / 2).max(1))?;
+                Ok((full, half))
+            });
+            match times {
+                Ok((full, half)) => {
+                    arm.full.push(full);
+                    arm.half.push(half);
                 }
+                Err(error) => arm.checked = Err(error),
             }
         }
-        let timed = |arm: Arm<'_>| {
-            let Arm { family, checked, full, half } = arm;
-            let outcome =
-                checked.map(|(ran, checks)| self.row(family, &ran, checks, [&full, &half], provenance));
-            Timed { family: family.clone(), outcome }
-        };
-        Ok(arms.into_iter().map(timed).collect())
     }
+    arms
+}
 
-    fn row(
-        &self,
-        family: &str,
-        ran: &Ran,
-        (residual, bad_items): (f64, usize),
-        [full, half]: [&[f64]; 2],
-        provenance: &Provenance,
-    ) -> Row {
-        let Cell { op, dtype, uplo, n, nrhs, batch } = *self.cell;
-        let per_item = |seconds: &[f64], items: usize| median(seconds) * 1e9 / items as f64;
-        let ns_per_item = per_item(full, batch);
-        let floor_ns = match op {
-            Op::Potrf => floor::potrf(dtype, uplo, n),
-            Op::Posv => floor::posv(dtype, uplo, n, nrhs),
-            Op::Trsm(..) => floor::trsm(dtype, uplo, n, nrhs),
-        };
-        let solve = match op {
-            Op::Trsm(side, trans, diag) => Some((side, trans, diag)),
-            _ => None,
-        };
-        let device = self.ctx.device();
-        Row {
-            op: op.name().into(),
-            dtype: dtype.name().into(),
-            side: solve.map(|s| s.0.letter().into()),
-            uplo: Some(uplo.letter().into()),
-            trans: solve.map(|s| s.1.letter().into()),
-            diag: solve.map(|s| s.2.letter().into()),
-            n,
-            nrhs: (op != Op::Potrf).then_some(nrhs),
-            batch,
-            ld: n,
-            family: family.into(),
-            executed: ran.to_string(),
-            vendor_free: ran.vendor_free(),
-            ns_per_item,
-            rel_sd: relative_deviation(full),
-            reps: full.len(),
-            // A batch of one has no half to be compared with.
-            saturated: batch > 1 && per_item(half, batch / 2) <= SATURATED * ns_per_item,
-            residual,
-            bad_items,
-            floor_ns,
-            device: device.name.clone(),
-            arch: device.arch.clone(),
-            driver: provenance.driver.clone(),
-            nvrtc: provenance.nvrtc.clone(),
-            commit: provenance.commit.clone(),
-            date: provenance.date.clone(),
-        }
+fn row(
+    device: &Device,
+    cell: &Cell,
+    family: &str,
+    ran: &Ran,
+    (residual, bad_items): (f64, usize),
+    [full, half]: [&[f64]; 2],
+    provenance: &Provenance,
+) -> Row {
+    let Cell { op, dtype, uplo, n, nrhs, batch } = *cell;
+    let per_item = |seconds: &[f64], items: usize| median(seconds) * 1e9 / items as f64;
+    let ns_per_item = per_item(full, batch);
+    let floor_ns = match op {
+        Op::Potrf => floor::potrf(dtype, uplo, n),
+        Op::Posv => floor::posv(dtype, uplo, n, nrhs),
+        Op::Trsm(..) => floor::trsm(dtype, uplo, n, nrhs),
+        Op::Gemm(_, m, k) => floor::gemm(dtype, m, n, k),
+        Op::Herk(_, k) => floor::herk(dtype, uplo, n, k),
+    };
+    let (trans, m, k) = match op {
+        Op::Potrf | Op::Posv => (None, None, None),
+        Op::Trsm(_, trans, _) => (Some(trans.letter().to_owned()), None, None),
+        Op::Gemm([a, b], m, k) => (Some(format!("{a}{b}")), Some(m), Some(k)),
+        Op::Herk(trans, k) => (Some(trans.letter().to_owned()), None, Some(k)),
+    };
+    let solve = match op {
+        Op::Trsm(side, _, diag) => Some((side, diag)),
+        _ => None,
+    };
+    Row {
+        op: op.name().into(),
+        dtype: dtype.name().into(),
+        side: solve.map(|s| s.0.letter().into()),
+        uplo: (!matches!(op, Op::Gemm(..))).then(|| uplo.letter().into()),
+        trans,
+        diag: solve.map(|s| s.1.letter().into()),
+        m,
+        n,
+        k,
+        nrhs: matches!(op, Op::Posv | Op::Trsm(..)).then_some(nrhs),
+        batch,
+        ld: m.unwrap_or(n),
+        family: family.into(),
+        executed: ran.to_string(),
+        vendor_free: ran.vendor_free(),
+        ns_per_item,
+        rel_sd: relative_deviation(full),
+        reps: full.len(),
+        // A batch of one has no half to be compared with.
+        saturated: batch > 1 && per_item(half, batch / 2) <= SATURATED * ns_per_item,
+        residual,
+        bad_items,
+        floor_ns,
+        device: device.name.clone(),
+        arch: device.arch.clone(),
+        driver: provenance.driver.clone(),
+        nvrtc: provenance.nvrtc.clone(),
+        commit: provenance.commit.clone(),
+        date: provenance.date.clone(),
     }
 }
 
@@ -409,7 +472,15 @@ mod tests {
     fn a_row_of_each_operation_is_right_and_complete() {
         let ctx = Context::cpu(1).unwrap();
         let trsm = Op::Trsm(Side::Right, Trans::Trans, Diag::NonUnit);
-        for (op, nrhs, family) in [(Op::Potrf, 0, "vendor"), (Op::Posv, 2, "blocked"), (trsm, 3, "vendor")] {
+        let gemm = Op::Gemm([Trans::ConjTrans, Trans::No], 7, 5);
+        let herk = Op::Herk(Trans::ConjTrans, 5);
+        for (op, nrhs, family) in [
+            (Op::Potrf, 0, "vendor"),
+            (Op::Posv, 2, "blocked"),
+            (trsm, 3, "vendor"),
+            (gemm, 0, "vendor"),
+            (herk, 0, "vendor"),
+        ] {
             for dtype in Dtype::ALL {
                 let cell = Cell { op, dtype, uplo: Uplo::Upper, n: 9, nrhs, batch: 300 };
                 let families = [family.to_owned(), "nonsense".to_owned()];
@@ -418,9 +489,11 @@ mod tests {
                 assert!(row.residual > 0.0 && row.residual < 9.0 * dtype.epsilon(), "{}", row.residual);
                 assert!(row.ns_per_item > 0.0 && row.bad_items == 0 && row.reps == 3);
                 assert!(!row.vendor_free);
+                let operations = matches!(op, Op::Gemm(..) | Op::Herk(..));
+                assert_eq!(row.tflops().is_some_and(|rate| rate > 0.0), operations);
                 assert!(timed[1].outcome.is_err(), "a spelling that does not exist has no row");
                 let json = serde_json::to_value(row).unwrap();
-                assert_eq!(json.as_object().unwrap().len(), 26, "the ledger's fields");
+                assert_eq!(json.as_object().unwrap().len(), 28, "the ledger's fields");
             }
         }
     }

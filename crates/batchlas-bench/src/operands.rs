@@ -61,6 +61,16 @@ impl<T: Element> Store<T> {
         self.cols
     }
 
+    /// Elements from a column to the next.
+    pub fn ld(&self) -> usize {
+        self.ld
+    }
+
+    /// Elements from an item to the next, where that is constant.
+    pub fn stride(&self) -> usize {
+        self.stride
+    }
+
     /// Place of element `(i, j)` of item `b` in `data`.
     pub fn index(&self, b: usize, i: usize, j: usize) -> usize {
         self.offsets[b] + j * self.ld + i
@@ -94,6 +104,16 @@ pub struct Loaded<'s, T> {
 }
 
 impl<T: Element> Loaded<'_, T> {
+    /// Address of the first element of the array, padding included.
+    pub fn address(&self) -> u64 {
+        self.buffer.address()
+    }
+
+    /// The batch as it was uploaded.
+    pub fn store(&self) -> &Store<T> {
+        self.store
+    }
+
     /// Calls `run` with the batch as a writable view.
     ///
     /// # Errors

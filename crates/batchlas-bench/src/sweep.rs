@@ -6,10 +6,12 @@
 //! potrf DTYPE UPLO N BATCH ROUTE...
 //! posv  DTYPE UPLO N NRHS BATCH ROUTE...
 //! trsm  DTYPE SIDE UPLO TRANS DIAG N Q BATCH ROUTE...
+//! gemm  DTYPE TRANS_A TRANS_B M N K BATCH ROUTE...
+//! herk  DTYPE UPLO TRANS N K BATCH ROUTE...
 //! ```
 //!
-//! A batch of `auto` takes as many items as fit 512 MiB of A (and B), at most 2^20 and at least 1024: enough to leave
-//! the caches and to saturate.
+//! A batch of `auto` takes as many items as fit 512 MiB of A (and B), at most 2^20 and at least 1024 (64 of a product):
+//! enough to leave the caches and to saturate.
 
 use std::str::FromStr;
 
@@ -49,15 +51,19 @@ pub fn parse(text: &str) -> Result<Vec<Entry>, SweepError> {
         .collect()
 }
 
+fn parsed<T: FromStr>(text: &str, what: &str) -> Result<T, String> {
+    text.parse().map_err(|_| format!("{what} is {text:?}"))
+}
+
 fn entry(line: &str) -> Result<Entry, String> {
     let mut words = line.split_whitespace();
     let mut next = |what: &str| words.next().ok_or_else(|| format!("{what} is missing"));
-    fn parsed<T: FromStr>(text: &str, what: &str) -> Result<T, String> {
-        text.parse().map_err(|_| format!("{what} is {text:?}"))
-    }
     let op = next("the operation")?;
     let dtype: Dtype = next("the element type")?.parse()?;
     let (op, uplo) = match op {
+        "gemm" | "herk" => {
+            return product(dtype, op == "gemm", &mut next).and_then(|cell| with_routes(cell, words));
+        }
         "potrf" => (Op::Potrf, parsed::<Uplo>(next("the triangle")?, "the triangle")?),
         "posv" => (Op::Posv, parsed(next("the triangle")?, "the triangle")?),
         "trsm" => {
@@ -66,7 +72,7 @@ fn entry(line: &str) -> Result<Entry, String> {
             let trans = parsed(next("the transposition")?, "the transposition")?;
             (Op::Trsm(side, trans, parsed(next("the diagonal")?, "the diagonal")?), uplo)
         }
-        other => return Err(format!("{other:?} is not one of potrf, posv, trsm")),
+        other => return Err(format!("{other:?} is not one of potrf, posv, trsm, gemm, herk")),
     };
     let n: usize = parsed(next("the order")?, "the order")?;
     let nrhs =
@@ -78,11 +84,43 @@ fn entry(line: &str) -> Result<Entry, String> {
     if n == 0 || batch == 0 {
         return Err(format!("n = {n} and batch = {batch} must be at least 1"));
     }
+    with_routes(Cell { op, dtype, uplo, n, nrhs, batch }, words)
+}
+
+/// The rest of a line: the cell and its routes.
+fn with_routes<'w>(cell: Cell, words: impl Iterator<Item = &'w str>) -> Result<Entry, String> {
     let routes: Vec<String> = words.map(str::to_owned).collect();
     if routes.is_empty() {
         return Err("there is no route to time".into());
     }
-    Ok(Entry { cell: Cell { op, dtype, uplo, n, nrhs, batch }, routes })
+    Ok(Entry { cell, routes })
+}
+
+/// The cell of a product, from its words after the element type.
+fn product<'w>(
+    dtype: Dtype,
+    full: bool,
+    mut next: impl FnMut(&str) -> Result<&'w str, String>,
+) -> Result<Cell, String> {
+    let uplo = if full { Uplo::Lower } else { parsed(next("the triangle")?, "the triangle")? };
+    let left = parsed(next("the transposition")?, "the transposition")?;
+    let right = if full { parsed(next("B's transposition")?, "B's transposition")? } else { left };
+    let mut size = |what: &str| parsed::<usize>(next(what)?, what);
+    let m = if full { size("the number of rows")? } else { 0 };
+    let (n, k) = (size("the order")?, size("the inner dimension")?);
+    let m_or_n = if full { m } else { n };
+    let batch = match next("the batch")? {
+        "auto" => {
+            let elements = m_or_n * n + (m_or_n + if full { n } else { 0 }) * k;
+            (AUTO_BYTES / (elements * dtype.bytes()).max(1)).clamp(64, 1 << 20)
+        }
+        text => parsed(text, "the batch")?,
+    };
+    if m_or_n == 0 || n == 0 || k == 0 || batch == 0 {
+        return Err(format!("m = {m_or_n}, n = {n}, k = {k} and batch = {batch} must be at least 1"));
+    }
+    let op = if full { Op::Gemm([left, right], m, k) } else { Op::Herk(left, k) };
+    Ok(Cell { op, dtype, uplo, n, nrhs: 0, batch })
 }
 
 #[cfg(test)]
@@ -93,9 +131,16 @@ mod tests {
     #[test]
     fn cells_of_every_operation_parse() {
         let text = "# head\npotrf f32 L 8 auto tiny:lanes=4 vendor # two\n\nposv c64 U 9 3 500 blocked\n\
-                    trsm f64 R L C N 32 256 2048 vendor\n";
+                    trsm f64 R L C N 32 256 2048 vendor\ngemm c32 N C 64 32 128 auto tile\n\
+                    herk f64 U T 896 128 77 mma vendor\n";
         let entries = parse(text).unwrap();
-        assert_eq!(entries.len(), 3);
+        assert_eq!(entries.len(), 5);
+        assert_eq!(entries[3].cell.op, Op::Gemm([Trans::No, Trans::ConjTrans], 64, 128));
+        assert_eq!(
+            (entries[3].cell.n, entries[3].cell.batch),
+            (32, (512 << 20) / (8 * (64 * 32 + 96 * 128)))
+        );
+        assert_eq!((entries[4].cell.op, entries[4].cell.batch), (Op::Herk(Trans::Trans, 128), 77));
         assert_eq!((entries[0].cell.batch, &entries[0].routes[0][..]), (1 << 20, "tiny:lanes=4"));
         assert_eq!(entries[1].cell.nrhs, 3);
         assert_eq!(entries[2].cell.op, Op::Trsm(Side::Right, Trans::ConjTrans, Diag::NonUnit));
@@ -110,6 +155,8 @@ mod tests {
             ("potrf f32 X 8 auto x", "the triangle is \"X\""),
             ("potrf f32 L 0 auto x", "n = 0"),
             ("posv f32 L 8", "right-hand sides is missing"),
+            ("gemm f32 N N 8 8 0 4 x", "k = 0"),
+            ("herk f32 L N 8 8", "the batch is missing"),
         ] {
             let message = parse(text).unwrap_err().to_string();
             assert!(message.contains(part), "{message}");

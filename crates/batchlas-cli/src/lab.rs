@@ -1,5 +1,6 @@
 //! The commands for people who test or measure on a GPU machine: `gpu-test`, `bench`, `aot`.
 
+use std::fmt;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -8,7 +9,7 @@ use std::time::SystemTime;
 use batchlas::{Dtype, Kernel};
 use batchlas_bench::conform::{self, Filter};
 use batchlas_bench::corpus::Corpus;
-use batchlas_bench::measure::{Provenance, measure};
+use batchlas_bench::measure::{Cell, Op, Provenance, Row, measure};
 use batchlas_bench::{large, sweep};
 use batchlas_kernels::cuda::{Driver, selftest};
 use batchlas_kernels::nvrtc::Nvrtc;
@@ -123,12 +124,13 @@ pub(crate) fn bench(args: &Bench) -> Result<usize> {
                     let json = serde_json::to_string(&row).map_err(|e| CliError::Lab(e.to_string()))?;
                     writeln!(ledger, "{json}").map_err(CliError::writing(&args.output))?;
                     format!(
-                        "{:<5} {} {} n={:<4} nrhs={:<4} batch={:<8} {:>10.4} ns  x{:<6.2} sd {:.3} {} res {:.1e} bad {} {}",
+                        "{:<5} {} {}{:<2} n={:<4} {:<12} batch={:<8} {:>10.4} ns  x{:<6.2} sd {:.3} {} res {:.1e} bad {} {}",
                         row.op,
                         row.dtype,
                         row.uplo.as_deref().unwrap_or("-"),
+                        row.trans.as_deref().unwrap_or(""),
                         row.n,
-                        row.nrhs.unwrap_or(0),
+                        sizes(&row),
                         row.batch,
                         row.ns_per_item,
                         row.times_floor(),
@@ -148,6 +150,31 @@ pub(crate) fn bench(args: &Bench) -> Result<usize> {
         }
     }
     Ok(missing)
+}
+
+/// Whether a kernel is one that a cell can launch: a sweep times packed batches of one type and case. A parameter that a
+/// kernel is not compiled for is not in its name.
+fn times(cell: &Cell, kernel: &Kernel) -> bool {
+    let named = |parameter: &str, value: &dyn fmt::Debug| {
+        let prefix = format!("batchlas::{parameter}::");
+        !kernel.entry.contains(&prefix) || kernel.entry.contains(&format!("{prefix}{value:?}"))
+    };
+    let side = match cell.op {
+        Op::Trsm(side, ..) => named("Side", &side),
+        _ => true,
+    };
+    let scalar = kernel.entry.contains(&format!("batchlas::{},", cell.dtype));
+    let kept = !kernel.entry.contains("Discard");
+    scalar && named("Uplo", &cell.uplo) && side && named("Layout", &format_args!("Strided")) && kept
+}
+
+/// The sizes of a row beside its order, and the rate of a product.
+fn sizes(row: &Row) -> String {
+    match (row.m, row.k, row.tflops()) {
+        (Some(m), Some(k), Some(rate)) => format!("m={m} k={k} {rate:.1} TF/s"),
+        (None, Some(k), Some(rate)) => format!("k={k} {rate:.1} TF/s"),
+        _ => format!("nrhs={}", row.nrhs.unwrap_or(0)),
+    }
 }
 
 fn read_sweep(path: &Path) -> Result<Vec<sweep::Entry>> {
@@ -180,22 +207,29 @@ pub(crate) fn aot(args: &Aot) -> Result<usize> {
     let lab = |error: batchlas_kernels::Error| CliError::Lab(error.to_string());
     let arch: Arch = args.arch.parse().map_err(lab)?;
     let mut wanted: Vec<Kernel> = match &args.sweep {
-        None if args.n.is_empty() => batchlas::kernels(&args.arch, 1..=32)?,
+        None if args.n.is_empty() => {
+            let mut all = batchlas::kernels(&args.arch, 1..=32)?;
+            all.extend(batchlas::product_kernels(&args.arch));
+            all
+        }
         None => batchlas::kernels(&args.arch, args.n.iter().copied())?,
         Some(path) => {
             let mut kernels = Vec::new();
             for entry in read_sweep(path)? {
                 let cell = &entry.cell;
                 for route in &entry.routes {
-                    let all = batchlas::kernels_of(&args.arch, cell.op.name(), route, cell.n)?;
-                    // A sweep times packed batches of one type and triangle.
-                    let scalar = format!("batchlas::{},", cell.dtype);
-                    let triangle =
-                        if cell.uplo == batchlas::Uplo::Lower { "Uplo::Lower" } else { "Uplo::Upper" };
-                    let matches = |k: &Kernel| {
-                        k.entry.contains(&scalar) && k.entry.contains(triangle) && k.entry.contains("Strided")
-                    };
-                    kernels.extend(all.into_iter().filter(matches));
+                    if let Op::Gemm(trans, m, k) = cell.op {
+                        let sizes = [m, cell.n, k, cell.batch];
+                        kernels.extend(batchlas::gemm_kernels(&args.arch, cell.dtype, trans, sizes, route)?);
+                        continue;
+                    }
+                    if let Op::Herk(trans, k) = cell.op {
+                        let sizes = [cell.n, k, cell.batch];
+                        kernels.extend(batchlas::herk_kernels(&args.arch, cell.dtype, trans, sizes, route)?);
+                        continue;
+                    }
+                    let all = batchlas::kernels_of(&args.arch, cell.op.name(), route, cell.n, cell.nrhs)?;
+                    kernels.extend(all.into_iter().filter(|kernel| times(cell, kernel)));
                 }
             }
             kernels.extend(batchlas::kernels(&args.arch, [])?);

@@ -62,7 +62,7 @@ impl Operation {
     ) -> Result<(Info, Ran)> {
         let route = route.cloned();
         let pending = match *self {
-            Operation::Posv { uplo } => ctx.posv(a, b, &PosvOptions { uplo, route })?,
+            Operation::Posv { uplo } => ctx.posv(a, b, &PosvOptions { uplo, route, ..Default::default() })?,
             Operation::Potrf { uplo } => ctx.potrf(a, &PotrfOptions { uplo, route })?,
             Operation::Trsm { side, uplo, trans, diag, alpha } => {
                 let alpha = T::from_parts(alpha.re, alpha.im);

@@ -181,6 +181,20 @@ pub enum ArgumentError {
         /// Columns.
         cols: usize,
     },
+    /// A matrix is larger than the device can hold for an operation.
+    #[error("{op}: n = {n}, and {device} holds {dtype} to n = {most}")]
+    OrderTooLarge {
+        /// The operation.
+        op: &'static str,
+        /// The order.
+        n: usize,
+        /// The largest order that it can hold.
+        most: usize,
+        /// Element type.
+        dtype: &'static str,
+        /// The device's name.
+        device: String,
+    },
     /// Two operands disagree about a dimension.
     #[error("{op}: {what} of {left} is {left_value}, of {right} it is {right_value}: they must be equal")]
     Mismatch {

@@ -64,7 +64,7 @@ impl<T: Scalar> Split for (MatBatchMut<'_, T>, MatBatchMut<'_, T>) {
 }
 
 /// A read-only operand and a writable one.
-impl<T: Scalar> Split for (MatBatch<'_, T>, MatBatchMut<'_, T>) {
+impl<T: Scalar, U: Scalar> Split for (MatBatch<'_, T>, MatBatchMut<'_, U>) {
     fn batch(&self) -> usize {
         self.1.batch()
     }

@@ -2,19 +2,25 @@
 
 use batchlas_core::seam::UpdateShape;
 use batchlas_core::{
-    Device, Error, MatBatch, MatBatchMut, Queue, Ran, RealOf, Result, Scalar, TrailingUpdate, Trans, Uplo,
+    Device, Error, MatBatch, MatBatchMut, Queue, QueueError, Ran, RealOf, Result, Scalar, TrailingUpdate,
+    Trans, Uplo,
 };
-use batchlas_select::{Candidate, Class, ExactField, LogField, Pin, Refusal, Selector, Spelling, Vocabulary};
+use batchlas_select::{
+    Candidate, Class, ExactField, Key, LogField, Pin, Refusal, Selector, Spelling, Vocabulary,
+};
 
+use crate::family::Family;
 use crate::problem::{GemmProblem, HerkProblem};
+use crate::product::Product;
+use crate::{mma, tile};
 
-const CANDIDATES: &[Candidate] = &[Candidate { family: "vendor", class: Class::Vendor, knobs: &[] }];
-const LAST_RESORT: &[&str] = &["vendor"];
+const VENDOR: Candidate = Candidate { family: "vendor", class: Class::Vendor, knobs: &[] };
+const LAST_RESORT: &[&str] = &["vendor", "tile"];
 
 /// What a product can be run by.
 pub static GEMM: Vocabulary = Vocabulary {
     op: "gemm",
-    candidates: CANDIDATES,
+    candidates: &[Family::gemm(tile::FAMILY.name), Family::gemm(mma::FAMILY.name), VENDOR],
     last_resort: LAST_RESORT,
     retired: &[],
     exact: &[
@@ -32,7 +38,7 @@ pub static GEMM: Vocabulary = Vocabulary {
 /// What a rank-k update can be run by.
 pub static HERK: Vocabulary = Vocabulary {
     op: "herk",
-    candidates: CANDIDATES,
+    candidates: &[Family::herk(tile::FAMILY.name), Family::herk(mma::FAMILY.name), VENDOR],
     last_resort: LAST_RESORT,
     retired: &[],
     exact: &[
@@ -57,17 +63,54 @@ pub struct Gemm<'s, T: Scalar> {
     pub vendor: Option<&'s dyn TrailingUpdate<T>>,
 }
 
+/// The native family of this name.
+pub(crate) fn native(name: &str) -> Option<&'static Family> {
+    [&tile::FAMILY, &mma::FAMILY].into_iter().find(|family| family.name == name)
+}
+
 impl<T: Scalar> Gemm<'_, T> {
     /// Whether a family serves a problem on a device: correctness only, never speed.
     ///
     /// # Errors
     /// The reason why not.
     pub fn can_run(&self, device: &Device, shape: &UpdateShape, family: &Spelling) -> Result<(), Refusal> {
-        match (family.family(), self.vendor) {
-            ("vendor", Some(vendor)) => Ok(vendor.can_update(device, shape)?),
-            ("vendor", None) => Err("no vendor arm is wired".into()),
-            (other, _) => Err(format!("gemm has no family {other}").into()),
+        match (native(family.family()), self.vendor) {
+            (Some(native), _) => native.can_run(device, T::DTYPE, shape, family),
+            (None, Some(vendor)) => Ok(vendor.can_update(device, shape)?),
+            (None, None) => Err("no vendor arm is wired".into()),
         }
+    }
+
+    /// Runs the best family for a problem. One whose compiled kernel breaks its promise gives way to the next; an exact
+    /// pin has none and says so.
+    fn routed(
+        &self,
+        vocabulary: &'static Vocabulary,
+        device: &Device,
+        shape: &UpdateShape,
+        key: &Key,
+        mut run: impl FnMut(&Spelling, Option<&'static Family>) -> Result<Ran>,
+    ) -> Result<Ran> {
+        let mut refused: Vec<(Spelling, Refusal)> = Vec::new();
+        loop {
+            let route = self.selector.route(vocabulary, T::DTYPE, device, key, self.pin, |family| {
+                match refused.iter().find(|(spelling, _)| spelling == family) {
+                    Some((_, refusal)) => Err(refusal.clone()),
+                    None => self.can_run(device, shape, family),
+                }
+            })?;
+            let family = route.choice().spelling;
+            match route.run(|family| run(family, native(family.family()))) {
+                Err(Error::Queue(QueueError::Refused { entry, source })) => {
+                    refused.push((family, format!("`{entry}` is refused: {source}").into()));
+                }
+                done => return done,
+            }
+        }
+    }
+
+    fn vendor(&self, op: &'static str) -> Result<&dyn TrailingUpdate<T>> {
+        self.vendor.ok_or(Error::MissingSeam { op, seam: "vendor" })
     }
 }
 
@@ -90,24 +133,25 @@ impl<T: Scalar> TrailingUpdate<T> for Gemm<'_, T> {
         a: MatBatch<'_, T>,
         b: MatBatch<'_, T>,
         beta: T,
-        c: MatBatchMut<'_, T>,
+        mut c: MatBatchMut<'_, T>,
     ) -> Result<Ran> {
         let device = queue.device();
         let problem = GemmProblem::new(trans_a, trans_b, &a, &b, &c, device.place)?;
         if problem.is_empty() {
             return Ok(Ran::nothing("gemm"));
         }
-        let GemmProblem { dtype, trans_a, trans_b, shape } = problem;
+        let GemmProblem { trans_a, trans_b, shape, .. } = problem;
         let key = GEMM.key(
             &[trans_a.key().letter(), trans_b.key().letter()],
             &[shape.m, shape.n, shape.k, shape.batch].map(extent),
         )?;
-        let route = self
-            .selector
-            .route(&GEMM, dtype, device, &key, self.pin, |family| self.can_run(device, &shape, family))?;
-        route.run(|family| match (family.family(), self.vendor) {
-            ("vendor", Some(vendor)) => vendor.gemm(queue, trans_a, trans_b, alpha, a, b, beta, c),
-            (other, _) => Err(Error::Internal(format!("gemm chose {other}, which it cannot run"))),
+        self.routed(&GEMM, device, &shape, &key, |spelling, native| match native {
+            Some(family) => {
+                let product = Product::gemm(shape, (trans_a, trans_b), (alpha, beta), a, b, c.rb_mut());
+                family.run(queue, product, spelling)?;
+                Ok(Ran::leaf("gemm", spelling.to_string()))
+            }
+            None => self.vendor("gemm")?.gemm(queue, trans_a, trans_b, alpha, a, b, beta, c.rb_mut()),
         })
     }
 
@@ -119,22 +163,23 @@ impl<T: Scalar> TrailingUpdate<T> for Gemm<'_, T> {
         alpha: RealOf<T>,
         a: MatBatch<'_, T>,
         beta: RealOf<T>,
-        c: MatBatchMut<'_, T>,
+        mut c: MatBatchMut<'_, T>,
     ) -> Result<Ran> {
         let device = queue.device();
         let problem = HerkProblem::new(uplo, trans, &a, &c, device.place)?;
         if problem.is_empty() {
             return Ok(Ran::nothing("herk"));
         }
-        let HerkProblem { dtype, uplo, trans, shape } = problem;
+        let HerkProblem { uplo, trans, shape, .. } = problem;
         let key =
             HERK.key(&[uplo.letter(), trans.key().letter()], &[shape.n, shape.k, shape.batch].map(extent))?;
-        let route = self
-            .selector
-            .route(&HERK, dtype, device, &key, self.pin, |family| self.can_run(device, &shape, family))?;
-        route.run(|family| match (family.family(), self.vendor) {
-            ("vendor", Some(vendor)) => vendor.herk(queue, uplo, trans, alpha, a, beta, c),
-            (other, _) => Err(Error::Internal(format!("herk chose {other}, which it cannot run"))),
+        self.routed(&HERK, device, &shape, &key, |spelling, native| match native {
+            Some(family) => {
+                let product = Product::herk(shape, (uplo, trans), (alpha, beta), a, c.rb_mut());
+                family.run(queue, product, spelling)?;
+                Ok(Ran::leaf("herk", spelling.to_string()))
+            }
+            None => self.vendor("herk")?.herk(queue, uplo, trans, alpha, a, beta, c.rb_mut()),
         })
     }
 }

@@ -3,6 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
+use batchlas_core::{Device, Place};
+use batchlas_resident::budget::{RESERVE, device_slm_budget};
+
 use crate::Error;
 
 /// A GPU architecture as NVRTC spells it: `sm_90`, or `sm_90a` with the features of that chip alone.
@@ -36,6 +39,22 @@ impl Arch {
             _ => return None,
         };
         Some(Multiprocessor { shared: shared_kib * 1024, shared_reserved: 1024, threads, blocks })
+    }
+
+    /// A device of this architecture as operations see it, for compiling where there is none: capacities only, no
+    /// multiprocessors. `None` for an architecture that is not in the table.
+    pub fn device(self) -> Option<Device> {
+        let sm = self.multiprocessor()?;
+        Some(Device {
+            name: self.to_string(),
+            place: Place::Cuda(0),
+            arch: self.to_string(),
+            compute_units: 0,
+            max_work_group: 1024,
+            has_sg32: true,
+            slm_budget: device_slm_budget((sm.shared - sm.shared_reserved) as usize, RESERVE),
+            registers: 65_536,
+        })
     }
 }
 
@@ -96,7 +115,10 @@ mod tests {
             let sm = arch.parse::<Arch>().unwrap().multiprocessor().unwrap();
             let kib = (sm.shared / 1024, (sm.shared - sm.shared_reserved) / 1024);
             assert_eq!((kib, sm.threads, sm.blocks), ((shared, per_block), threads, blocks), "{arch}");
+            let device = arch.parse::<Arch>().unwrap().device().unwrap();
+            assert_eq!((&*device.arch, device.slm_budget), (arch, per_block as usize * 1024 - 4096));
         }
+        assert_eq!("sm_75".parse::<Arch>().unwrap().device(), None);
         assert_eq!("sm_75".parse::<Arch>().unwrap().multiprocessor(), None);
     }
 

@@ -21,12 +21,23 @@ macro_rules! embed {
 /// Every shared header, sorted by name.
 pub const HEADERS: &[Header<'static>] = embed![
     "batchlas/arch.cuh",
+    "batchlas/cholesky.cuh",
+    "batchlas/cyclic.cuh",
+    "batchlas/fragment.cuh",
     "batchlas/integers.cuh",
     "batchlas/memory.cuh",
+    "batchlas/operand.cuh",
     "batchlas/partition.cuh",
+    "batchlas/product.cuh",
     "batchlas/scalar.cuh",
+    "batchlas/shared.cuh",
+    "batchlas/solve.cuh",
+    "batchlas/staging.cuh",
+    "batchlas/substitution.cuh",
     "batchlas/tile.cuh",
+    "batchlas/triangle.cuh",
     "batchlas/unroll.cuh",
+    "batchlas/uplo.cuh",
 ];
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use crate::items::{Items, parts};
 use crate::plan::{Panels, Plan};
 use crate::scratch;
 use crate::sweep::{Divide, backward, forward, start};
-use crate::vector::{Lanes, MAX_LANES, Pair, Register, low_bits};
+use crate::vector::{MAX_LANES, Vector, low_bits};
 
 /// Columns of a full strip of right-hand sides.
 pub(crate) const STRIP: usize = 4;
@@ -41,7 +41,6 @@ pub enum Keep {
 #[derive(Debug)]
 pub struct Cholesky {
     isa: Isa,
-    pair: bool,
     uplo: Uplo,
     panels: Panels,
     ld: usize,
@@ -63,22 +62,16 @@ struct Rhs {
 }
 
 impl Cholesky {
-    /// Plans the factorisation of `batch` items of order `n` and leading dimension `ld` in the triangle `uplo`. `pair`: two
-    /// groups in flight, where the instruction set has registers for them. O(n^2).
-    pub fn new<T: Scalar>(
-        isa: Isa,
-        pair: bool,
-        uplo: Uplo,
-        (n, ld): (usize, usize),
-        batch: usize,
-    ) -> Cholesky {
+    /// Plans the factorisation of `batch` items of order `n` and leading dimension `ld` in the triangle `uplo`.
+    /// O(n^2).
+    pub fn new<T: Scalar>(isa: Isa, uplo: Uplo, (n, ld): (usize, usize), batch: usize) -> Cholesky {
         // A panel of 4 rows would be half empty; complex tiles have two vectors per element.
         let height = if T::DTYPE.is_complex() || n <= 2 { 2 } else { 4 };
         let (panels, parts) = (Panels { n, height }, parts::<T>());
         let triangle = panels.triangle(Self::width::<T>(isa), parts, uplo, ld);
-        let whole = Cholesky { isa, pair, uplo, panels, ld, parts, triangle, rhs: None, tail: None };
-        let narrower = isa.narrower(pair, batch % whole.group::<T>() * (T::DTYPE.bytes() / parts));
-        let tail = narrower.map(|isa| Box::new(Self::new::<T>(isa, false, uplo, (n, ld), 0)));
+        let whole = Cholesky { isa, uplo, panels, ld, parts, triangle, rhs: None, tail: None };
+        let narrower = isa.narrower(batch % whole.group::<T>() * (T::DTYPE.bytes() / parts));
+        let tail = narrower.map(|isa| Box::new(Self::new::<T>(isa, uplo, (n, ld), 0)));
         Cholesky { tail, ..whole }
     }
 
@@ -101,14 +94,14 @@ impl Cholesky {
 
     /// Items that are worked on at once: a batch is best cut at multiples of it.
     pub fn group<T: Scalar>(&self) -> usize {
-        Self::width::<T>(self.isa) * if self.pair { 2 } else { 1 }
+        Self::width::<T>(self.isa)
     }
 
     /// Bytes of scratch: the panels and the slot that nobody reads, reciprocals of the diagonal, a strip and its slot.
     fn scratch_bytes(&self) -> usize {
         let (padded, elements) = (self.panels.padded(), self.panels.elements());
         let vectors = (elements + padded * STRIP) * self.parts + padded + 2;
-        vectors * self.isa.vector_bytes() * if self.pair { 2 } else { 1 }
+        vectors * self.isa.vector_bytes()
     }
 
     /// Factors every item of `a` in place; `info` per item.
@@ -162,7 +155,7 @@ impl Cholesky {
         }
     }
 
-    fn start<T: Scalar, R: Compiled>(
+    fn start<T: Scalar, R: Dispatch>(
         &self,
         a: &mut MatBatchMut<'_, T>,
         b: Option<&mut MatBatchMut<'_, T>>,
@@ -179,7 +172,7 @@ impl Cholesky {
         let mut run = |plan: &Cholesky, first, end| {
             let info = info.rb_mut();
             scratch::with(plan.scratch_bytes(), |scratch| {
-                R::run(plan.isa, Job { plan, first, end, a: &a, b: b.as_ref(), info, scratch });
+                R::cholesky(plan.isa, Job { plan, first, end, a: &a, b: b.as_ref(), info, scratch });
             });
         };
         run(self, 0, end);
@@ -190,25 +183,8 @@ impl Cholesky {
     }
 }
 
-/// A real type whose kernels are compiled in this crate, not in whichever crate first names an element type.
-trait Compiled: Dispatch {
-    fn run(isa: Isa, job: Job<'_, Self>);
-}
-
-impl Compiled for f32 {
-    fn run(isa: Isa, job: Job<'_, f32>) {
-        Self::dispatch(isa, job);
-    }
-}
-
-impl Compiled for f64 {
-    fn run(isa: Isa, job: Job<'_, f64>) {
-        Self::dispatch(isa, job);
-    }
-}
-
 /// One call over a run of items.
-struct Job<'j, R> {
+pub(crate) struct Job<'j, R> {
     plan: &'j Cholesky,
     first: usize,
     end: usize,
@@ -221,19 +197,16 @@ struct Job<'j, R> {
 
 impl<R: Dispatch> Task<R> for Job<'_, R> {
     #[inline(always)]
-    unsafe fn run<V: Register<Real = R>>(self) {
+    unsafe fn run<V: Vector<Real = R>>(self) {
         // SAFETY: what the caller promised of `V`; the plan is one of these items (checked in `call`), and its panel
         // height is that of the chosen tile.
         unsafe {
-            match (self.plan.pair && V::WIDE, self.plan.parts, self.plan.panels.height) {
-                (false, 1, 2) => groups::<Re<V>, 2, 1, 2>(self),
-                (false, 1, _) if V::WIDE => groups::<Re<V>, 4, 1, 4>(self),
-                (false, 1, _) => groups::<Re<V>, 4, 1, 2>(self),
-                (false, ..) if V::WIDE => groups::<Cx<V>, 2, 2, 2>(self),
-                (false, ..) => groups::<Cx<V>, 2, 1, 2>(self),
-                (true, 1, 2) => groups::<Re<Pair<V>>, 2, 1, 2>(self),
-                (true, 1, _) => groups::<Re<Pair<V>>, 4, 1, 2>(self),
-                (true, ..) => groups::<Cx<Pair<V>>, 2, 1, 2>(self),
+            match (self.plan.parts, self.plan.panels.height) {
+                (1, 2) => groups::<Re<V>, 2, 1, 2>(self),
+                (1, _) if V::WIDE => groups::<Re<V>, 4, 1, 4>(self),
+                (1, _) => groups::<Re<V>, 4, 1, 2>(self),
+                _ if V::WIDE => groups::<Cx<V>, 2, 2, 2>(self),
+                _ => groups::<Cx<V>, 2, 1, 2>(self),
             }
         }
     }
@@ -272,7 +245,7 @@ impl Ahead {
 }
 
 #[inline(always)]
-pub(crate) unsafe fn pack<V: Lanes>(
+pub(crate) unsafe fn pack<V: Vector>(
     items: *const *mut V::Real,
     plan: &Plan,
     scratch: *mut V,
@@ -286,7 +259,7 @@ pub(crate) unsafe fn pack<V: Lanes>(
 }
 
 #[inline(always)]
-pub(crate) unsafe fn unpack<V: Lanes>(
+pub(crate) unsafe fn unpack<V: Vector>(
     items: *const *mut V::Real,
     lanes: u32,
     plan: &Plan,
@@ -305,9 +278,9 @@ pub(crate) unsafe fn unpack<V: Lanes>(
 /// `P`: rows of a panel. `RP`: panels of a tile. `CG`: columns of a tile.
 #[inline(always)]
 unsafe fn groups<E: Element, const P: usize, const RP: usize, const CG: usize>(
-    mut job: Job<'_, <E::V as Lanes>::Real>,
+    mut job: Job<'_, <E::V as Vector>::Real>,
 ) where
-    <E::V as Lanes>::Real: Dispatch,
+    <E::V as Vector>::Real: Dispatch,
 {
     let plan = job.plan;
     let Panels { n, .. } = plan.panels;

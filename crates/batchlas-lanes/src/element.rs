@@ -1,4 +1,4 @@
-//! Elements of a packed matrix: one vector for a real type, two (real parts, imaginary parts) for a complex one. Lanes are
+//! Elements of a packed matrix: one vector for a real type, two (real parts, imaginary parts) for a complex one. Vector are
 //! items in either case, so that complex arithmetic needs no shuffles.
 //!
 //! The obligations of `vector.rs` hold for every method.
@@ -6,12 +6,12 @@
 
 use num_traits::{One, Zero};
 
-use crate::vector::Lanes;
+use crate::vector::Vector;
 
 /// One element of every item of a group.
 pub(crate) trait Element: Copy {
     /// Its vectors.
-    type V: Lanes;
+    type V: Vector;
     /// Vectors per element.
     const PARTS: usize;
 
@@ -27,15 +27,15 @@ pub(crate) trait Element: Copy {
     /// `1 / self`, or of its conjugate, without overflow where the result has none.
     unsafe fn reciprocal(self, conj: bool) -> Self;
     /// The same number for every item; a real type drops `im`.
-    unsafe fn splat(re: <Self::V as Lanes>::Real, im: <Self::V as Lanes>::Real) -> Self;
+    unsafe fn splat(re: <Self::V as Vector>::Real, im: <Self::V as Vector>::Real) -> Self;
 
     #[inline(always)]
     unsafe fn zero() -> Self {
-        Self::from_real(Self::V::splat(<Self::V as Lanes>::Real::zero()))
+        Self::from_real(Self::V::splat(<Self::V as Vector>::Real::zero()))
     }
     #[inline(always)]
     unsafe fn one() -> Self {
-        Self::from_real(Self::V::splat(<Self::V as Lanes>::Real::one()))
+        Self::from_real(Self::V::splat(<Self::V as Vector>::Real::one()))
     }
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct Re<V>(V);
 #[repr(C)]
 pub(crate) struct Cx<V>(V, V);
 
-impl<V: Lanes> Element for Re<V> {
+impl<V: Vector> Element for Re<V> {
     type V = V;
     const PARTS: usize = 1;
 
@@ -87,7 +87,7 @@ impl<V: Lanes> Element for Re<V> {
     }
 }
 
-impl<V: Lanes> Element for Cx<V> {
+impl<V: Vector> Element for Cx<V> {
     type V = V;
     const PARTS: usize = 2;
 

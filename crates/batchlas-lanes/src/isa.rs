@@ -8,7 +8,8 @@ use std::fmt;
 
 use batchlas_core::Real;
 
-use crate::vector::{Array, Register};
+use crate::vector::{Array, Vector};
+use crate::{cholesky, rows, substitution};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Kind {
@@ -71,20 +72,10 @@ impl Isa {
         }
     }
 
-    /// What a group of only `bytes` bytes of lanes is better served by, if anything: for a pair of vectors one, and for
-    /// 512 bits half of them. All fuse, so the bits are the same.
-    pub(crate) fn narrower(self, pair: bool, bytes: usize) -> Option<Isa> {
-        match self.0 {
-            _ if bytes == 0 => None,
-            Kind::Avx512 if bytes <= 32 => Some(Isa(Kind::Avx512Vl)),
-            Kind::Avx512 | Kind::Avx512Vl if pair && bytes <= self.vector_bytes() => Some(self),
-            _ => None,
-        }
-    }
-
-    /// Whether there are 32 registers and masks.
-    pub fn is_avx512(self) -> bool {
-        matches!(self.0, Kind::Avx512 | Kind::Avx512Vl)
+    /// What a last group of only `bytes` bytes of lanes is better served by, if anything: half of 512 bits. Both fuse, so
+    /// the bits are the same.
+    pub(crate) fn narrower(self, bytes: usize) -> Option<Isa> {
+        (self.0 == Kind::Avx512 && (1..=32).contains(&bytes)).then_some(Isa(Kind::Avx512Vl))
     }
 }
 
@@ -117,59 +108,76 @@ pub(crate) trait Task<R: Real> {
     ///
     /// # Safety
     /// The caller is compiled for the instructions of `V`, and the CPU has them.
-    unsafe fn run<V: Register<Real = R>>(self);
+    unsafe fn run<V: Vector<Real = R>>(self);
 }
 
-/// A real type with vectors.
+/// A real type with vectors, and the entries of the kernels. They are not generic, so that kernels are compiled in this
+/// crate and not in whichever crate first names an element type.
 pub(crate) trait Dispatch: Real {
-    /// Runs `task` with the vectors of `isa`.
-    fn dispatch(isa: Isa, task: impl Task<Self>);
+    /// Factors, and solves, a run of items.
+    fn cholesky(isa: Isa, job: cholesky::Job<'_, Self>);
+    /// Solves with triangles, items in lanes.
+    fn substitution(isa: Isa, job: substitution::Job<'_, Self>);
+    /// Solves with triangles, right-hand sides in lanes.
+    fn rows(isa: Isa, job: rows::Job<Self>);
 }
 
 macro_rules! dispatch {
-    ($real:ty, $z:ident, $y:ident, $baseline:literal) => {
+    ($real:ty, $dispatch:ident, $z:ident, $y:ident, $baseline:literal) => {
         impl Dispatch for $real {
-            #[cfg(all(target_arch = "x86_64", not(test)))]
-            fn dispatch(isa: Isa, task: impl Task<Self>) {
-                use crate::x86::{$y, $z};
+            fn cholesky(isa: Isa, job: cholesky::Job<'_, Self>) {
+                $dispatch(isa, job);
+            }
+            fn substitution(isa: Isa, job: substitution::Job<'_, Self>) {
+                $dispatch(isa, job);
+            }
+            fn rows(isa: Isa, job: rows::Job<Self>) {
+                $dispatch(isa, job);
+            }
+        }
 
-                #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma")]
-                fn avx512(task: impl Task<$real>) {
-                    // SAFETY: this function is compiled for AVX-512.
-                    unsafe { task.run::<$z>() }
-                }
-                #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma")]
-                fn avx512vl(task: impl Task<$real>) {
-                    // SAFETY: this function is compiled for AVX-512VL.
-                    unsafe { task.run::<$y<true>>() }
-                }
-                #[target_feature(enable = "avx2,fma")]
-                fn avx2(task: impl Task<$real>) {
-                    // SAFETY: this function is compiled for AVX2 and FMA.
-                    unsafe { task.run::<$y<false>>() }
-                }
-                // SAFETY: an `Isa` exists only on a CPU that has its instructions.
-                unsafe {
-                    match isa.0 {
-                        Kind::Avx512 => avx512(task),
-                        Kind::Avx512Vl => avx512vl(task),
-                        Kind::Avx2 => avx2(task),
-                        Kind::Portable => task.run::<Array<$real, $baseline>>(),
-                    }
+        /// Runs `task` with the vectors of `isa`.
+        #[cfg(all(target_arch = "x86_64", not(test)))]
+        fn $dispatch(isa: Isa, task: impl Task<$real>) {
+            use crate::x86::{$y, $z};
+
+            #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma")]
+            fn avx512(task: impl Task<$real>) {
+                // SAFETY: this function is compiled for AVX-512.
+                unsafe { task.run::<$z>() }
+            }
+            #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma")]
+            fn avx512vl(task: impl Task<$real>) {
+                // SAFETY: this function is compiled for AVX-512VL.
+                unsafe { task.run::<$y<true>>() }
+            }
+            #[target_feature(enable = "avx2,fma")]
+            fn avx2(task: impl Task<$real>) {
+                // SAFETY: this function is compiled for AVX2 and FMA.
+                unsafe { task.run::<$y<false>>() }
+            }
+            // SAFETY: an `Isa` exists only on a CPU that has its instructions.
+            unsafe {
+                match isa.0 {
+                    Kind::Avx512 => avx512(task),
+                    Kind::Avx512Vl => avx512vl(task),
+                    Kind::Avx2 => avx2(task),
+                    Kind::Portable => task.run::<Array<$real, $baseline>>(),
                 }
             }
+        }
 
-            #[cfg(any(not(target_arch = "x86_64"), test))]
-            fn dispatch(_isa: Isa, task: impl Task<Self>) {
-                // SAFETY: arrays need no instructions beyond the target's baseline.
-                unsafe { task.run::<Array<$real, $baseline>>() }
-            }
+        /// Runs `task` with arrays, which is all that there is.
+        #[cfg(any(not(target_arch = "x86_64"), test))]
+        fn $dispatch(_isa: Isa, task: impl Task<$real>) {
+            // SAFETY: arrays need no instructions beyond the target's baseline.
+            unsafe { task.run::<Array<$real, $baseline>>() }
         }
     };
 }
 
-dispatch!(f32, Z32, Y32, 4);
-dispatch!(f64, Z64, Y64, 2);
+dispatch!(f32, dispatch_f32, Z32, Y32, 4);
+dispatch!(f64, dispatch_f64, Z64, Y64, 2);
 
 #[cfg(test)]
 mod tests {

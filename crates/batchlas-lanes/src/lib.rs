@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! isa      which instruction sets this CPU has; the one dispatch
-//! vector   what a kernel may ask of a vector; pairs; portable arrays     x86  AVX-512, AVX-512VL, AVX2
+//! vector   what a kernel may ask of a vector; portable arrays     x86  AVX-512, AVX-512VL, AVX2
 //! element  real and complex elements over vectors
 //! plan     which reals of an item are wanted and where they go: packing by masked loads and transposes in registers
 //! family   knobs
@@ -33,7 +33,7 @@ mod vector;
 mod x86;
 
 pub use cholesky::{Cholesky, Keep};
-pub use family::{GRAIN_BYTES, ISA, LANES, Lanes, MAX_N, isa, pool};
+pub use family::{GRAIN_BYTES, ISA, LANES, MAX_N, isa, pool};
 pub use isa::Isa;
 pub use rows::Rows;
 pub use substitution::Substitution;

@@ -8,8 +8,7 @@
 
 use batchlas_core::Uplo;
 
-/// Widest register in reals.
-const MAX_WIDTH: usize = 16;
+use crate::vector::MAX_LANES;
 
 /// One stretch.
 #[derive(Clone, Copy, Debug)]
@@ -19,15 +18,7 @@ pub(crate) struct Chunk {
     /// Wanted reals.
     pub(crate) mask: u32,
     /// Scratch slot of each real, in vectors; unwanted reals share a slot that nobody reads.
-    pub(crate) slots: [u32; MAX_WIDTH],
-}
-
-impl Chunk {
-    /// The same stretch where a slot is two registers.
-    #[inline(always)]
-    pub(crate) fn doubled(&self) -> Chunk {
-        Chunk { slots: self.slots.map(|slot| 2 * slot), ..*self }
-    }
+    pub(crate) slots: [u32; MAX_LANES],
 }
 
 /// The stretches of an item, in address order.
@@ -44,7 +35,7 @@ impl Plan {
         for (offset, slot) in wanted {
             let start = offset - offset % width;
             if chunks.last().is_none_or(|chunk| chunk.offset != start) {
-                chunks.push(Chunk { offset: start, mask: 0, slots: [spare as u32; MAX_WIDTH] });
+                chunks.push(Chunk { offset: start, mask: 0, slots: [spare as u32; MAX_LANES] });
             }
             if let Some(chunk) = chunks.last_mut() {
                 chunk.mask |= 1 << (offset - start);
@@ -165,6 +156,6 @@ mod tests {
         let plan = panels.strip(8, 1, 6, 3, 4);
         let wanted: u32 = plan.chunks.iter().map(|chunk| chunk.mask.count_ones()).sum();
         assert_eq!(wanted, 15);
-        assert_eq!(plan.chunks[1].slots[8 - 8], 8 / 6 * 1 + 2 * 4, "row 2 of right-hand side 1");
+        assert_eq!(plan.chunks[1].slots[0], 2 * 4 + 1, "row 2 of right-hand side 1");
     }
 }

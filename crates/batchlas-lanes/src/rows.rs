@@ -18,7 +18,7 @@ use crate::items::{Items, parts};
 use crate::plan::Chunk;
 use crate::scratch;
 use crate::triangular::{Case, Triangle};
-use crate::vector::{Lanes, Register, low_bits};
+use crate::vector::{MAX_LANES, Vector, low_bits};
 
 /// A triangular solve of items of one case.
 #[derive(Clone, Copy, Debug)]
@@ -49,7 +49,7 @@ impl Rows {
         }
     }
 
-    fn start<T: Scalar, R: Compiled>(
+    fn start<T: Scalar, R: Dispatch>(
         &self,
         alpha: T,
         a: &MatBatch<'_, T>,
@@ -75,30 +75,13 @@ impl Rows {
         };
         // A strip of up to four vectors of one part or two of two, its spare slot, and the reciprocals.
         let bytes = (n + 1) * 4 * self.isa.vector_bytes() + 2 * n * size_of::<R>();
-        scratch::with(bytes, |scratch| R::run(self.isa, Job { scratch, ..job }));
+        scratch::with(bytes, |scratch| R::rows(self.isa, Job { scratch, ..job }));
         Ok(())
     }
 }
 
-/// A real type whose kernels are compiled in this crate.
-trait Compiled: Dispatch {
-    fn run(isa: Isa, job: Job<Self>);
-}
-
-impl Compiled for f32 {
-    fn run(isa: Isa, job: Job<f32>) {
-        Self::dispatch(isa, job);
-    }
-}
-
-impl Compiled for f64 {
-    fn run(isa: Isa, job: Job<f64>) {
-        Self::dispatch(isa, job);
-    }
-}
-
 /// One call over a run of items.
-struct Job<R> {
+pub(crate) struct Job<R> {
     case: Case,
     complex: bool,
     n: usize,
@@ -115,7 +98,7 @@ struct Job<R> {
 
 impl<R: Dispatch> Task<R> for Job<R> {
     #[inline(always)]
-    unsafe fn run<V: Register<Real = R>>(self) {
+    unsafe fn run<V: Vector<Real = R>>(self) {
         // SAFETY: what the caller promised of `V`.
         unsafe {
             match (self.case.side, self.complex, V::WIDE) {
@@ -134,7 +117,7 @@ impl<R: Dispatch> Task<R> for Job<R> {
 
 /// A vector of right-hand sides in one column.
 trait Lane: Copy {
-    type V: Register;
+    type V: Vector;
     /// Reals of memory that it takes.
     const REALS: usize;
     /// Whether entries of the triangle have imaginary parts.
@@ -144,8 +127,8 @@ trait Lane: Copy {
 
     /// Of one vector, to be overwritten.
     fn empty(v: Self::V) -> Self;
-    unsafe fn load(p: *const <Self::V as Lanes>::Real, mask: u32) -> Self;
-    unsafe fn store(self, p: *mut <Self::V as Lanes>::Real, mask: u32);
+    unsafe fn load(p: *const <Self::V as Vector>::Real, mask: u32) -> Self;
+    unsafe fn store(self, p: *mut <Self::V as Vector>::Real, mask: u32);
     unsafe fn start(self) -> Self::Sum;
     /// `sum - self * entry`.
     unsafe fn subtract(self, sum: Self::Sum, entry: (Self::V, Self::V)) -> Self::Sum;
@@ -153,15 +136,15 @@ trait Lane: Copy {
     unsafe fn times(self, factor: (Self::V, Self::V)) -> Self;
 }
 
-type RealOf<W> = <<W as Lane>::V as Lanes>::Real;
+type RealOf<W> = <<W as Lane>::V as Vector>::Real;
 
 /// Real numbers.
 #[derive(Clone, Copy)]
 struct Single<V>(V);
 
-impl<V: Register> Lane for Single<V> {
+impl<V: Vector> Lane for Single<V> {
     type V = V;
-    const REALS: usize = V::WIDTH;
+    const REALS: usize = V::LANES;
     const COMPLEX: bool = false;
     type Sum = V;
 
@@ -203,9 +186,9 @@ impl<V: Register> Lane for Single<V> {
 #[derive(Clone, Copy)]
 struct Interleaved<V>(V);
 
-impl<V: Register> Lane for Interleaved<V> {
+impl<V: Vector> Lane for Interleaved<V> {
     type V = V;
-    const REALS: usize = V::WIDTH;
+    const REALS: usize = V::LANES;
     const COMPLEX: bool = true;
     /// Minus the products with real parts, plus those with imaginary parts.
     type Sum = (V, V);
@@ -250,9 +233,9 @@ impl<V: Register> Lane for Interleaved<V> {
 #[derive(Clone, Copy)]
 struct Planar<V>(V, V);
 
-impl<V: Register> Lane for Planar<V> {
+impl<V: Vector> Lane for Planar<V> {
     type V = V;
-    const REALS: usize = 2 * V::WIDTH;
+    const REALS: usize = 2 * V::LANES;
     const COMPLEX: bool = true;
     type Sum = Self;
 
@@ -263,14 +246,14 @@ impl<V: Register> Lane for Planar<V> {
     #[inline(always)]
     unsafe fn load(p: *const V::Real, mask: u32) -> Self {
         // SAFETY: the caller's.
-        unsafe { Planar(V::load(p, mask), V::load(p.wrapping_add(V::WIDTH), mask)) }
+        unsafe { Planar(V::load(p, mask), V::load(p.wrapping_add(V::LANES), mask)) }
     }
     #[inline(always)]
     unsafe fn store(self, p: *mut V::Real, mask: u32) {
         // SAFETY: the caller's.
         unsafe {
             self.0.store(p, mask);
-            self.1.store(p.wrapping_add(V::WIDTH), mask);
+            self.1.store(p.wrapping_add(V::LANES), mask);
         }
     }
     #[inline(always)]
@@ -382,19 +365,19 @@ unsafe fn tile<W: Lane, const CG: usize, const RV: usize>(
     c0: usize,
     mask: u32,
 ) {
-    let full = low_bits(<W::V as Lanes>::WIDTH);
+    let full = low_bits(<W::V as Vector>::LANES);
     let masks: [u32; RV] = std::array::from_fn(|v| if v + 1 < RV { full } else { mask });
     let column = |c: usize| x.wrapping_offset(c.cast_signed() * step);
     // SAFETY: the vectors' obligations and the addresses are the caller's.
     unsafe {
         // Plain loops: the closures of `from_fn` would be compiled without the vectors' instructions.
-        let zero = <W::V as Lanes>::splat(num_traits::Zero::zero());
+        let zero = <W::V as Vector>::splat(num_traits::Zero::zero());
         let mut t = [[W::empty(zero).start(); RV]; CG];
         for c in 0..CG {
             for v in 0..RV {
                 let mut b = W::load(column(c0 + c).wrapping_add(v * W::REALS), masks[v]);
                 if let Some((re, im)) = r.alpha {
-                    b = b.times((<W::V as Lanes>::splat(re), <W::V as Lanes>::splat(im)));
+                    b = b.times((<W::V as Vector>::splat(re), <W::V as Vector>::splat(im)));
                 }
                 t[c][v] = b.start();
             }
@@ -418,7 +401,8 @@ unsafe fn tile<W: Lane, const CG: usize, const RV: usize>(
             for v in 0..RV {
                 x[v] = W::finish(t[c][v]);
                 if !r.unit {
-                    let factor = (<W::V as Lanes>::splat(*inverse), <W::V as Lanes>::splat(*inverse.add(1)));
+                    let factor =
+                        (<W::V as Vector>::splat(*inverse), <W::V as Vector>::splat(*inverse.add(1)));
                     x[v] = x[v].times(factor);
                 }
                 x[v].store(column(c0 + c).wrapping_add(v * W::REALS), masks[v]);
@@ -439,12 +423,12 @@ unsafe fn entry<W: Lane>(r: &Recurrence<RealOf<W>>, k: usize, c: usize) -> (W::V
     let p = r.m.wrapping_offset(k.cast_signed() * r.row + c.cast_signed() * r.col);
     // SAFETY: an entry of the triangle of a view's item.
     unsafe {
-        let re = <W::V as Lanes>::splat(*p);
+        let re = <W::V as Vector>::splat(*p);
         if !W::COMPLEX {
             return (re, re);
         }
         let im = *p.wrapping_add(1);
-        (re, <W::V as Lanes>::splat(if r.conj { -im } else { im }))
+        (re, <W::V as Vector>::splat(if r.conj { -im } else { im }))
     }
 }
 
@@ -456,7 +440,7 @@ where
 {
     let parts = if W::COMPLEX { 2 } else { 1 };
     let (reals, step) = (job.q * parts, (job.ldb * parts).cast_signed());
-    let width = <W::V as Lanes>::WIDTH;
+    let width = <W::V as Vector>::LANES;
     for item in 0..job.batch {
         // SAFETY: rows of the items, under the mask; the scratch holds the reciprocals.
         unsafe {
@@ -485,7 +469,7 @@ where
     RealOf<W>: Dispatch,
 {
     let parts = if W::COMPLEX { 2 } else { 1 };
-    let width = <W::V as Lanes>::WIDTH;
+    let width = <W::V as Vector>::LANES;
     // The strip, the slot that nobody reads, the reciprocals.
     let strip_vectors = (job.n + 1) * RV * parts;
     let bytes = job.scratch;
@@ -523,11 +507,11 @@ unsafe fn move_strip<W: Lane>(
     strip: *mut W::V,
     inward: bool,
 ) {
-    let (parts, width) = (if W::COMPLEX { 2 } else { 1 }, <W::V as Lanes>::WIDTH);
+    let (parts, width) = (if W::COMPLEX { 2 } else { 1 }, <W::V as Vector>::LANES);
     for v in 0..taken {
         let first = done + v * width;
         let present = width.min(job.q - first);
-        let mut columns = [std::ptr::null_mut(); 16];
+        let mut columns = [std::ptr::null_mut(); MAX_LANES];
         for l in 0..width {
             let column = first + l.min(present - 1);
             columns[l] = job.b.at(item).wrapping_add(column * job.ldb * parts);
@@ -543,8 +527,8 @@ unsafe fn move_strip<W: Lane>(
 /// Moves the `n * parts` reals of some columns to slots or back: real `part` of row `i` to slot
 /// `i * taken * parts + part`.
 #[inline(always)]
-unsafe fn transpose<V: Register>(
-    columns: &[*mut V::Real; 16],
+unsafe fn transpose<V: Vector>(
+    columns: &[*mut V::Real; MAX_LANES],
     lanes: u32,
     n: usize,
     parts: usize,
@@ -553,8 +537,8 @@ unsafe fn transpose<V: Register>(
     inward: bool,
 ) {
     let spare = (n * taken * parts) as u32;
-    for offset in (0..n * parts).step_by(V::WIDTH) {
-        let present = V::WIDTH.min(n * parts - offset);
+    for offset in (0..n * parts).step_by(V::LANES) {
+        let present = V::LANES.min(n * parts - offset);
         let slot = |v: usize| {
             let real = offset + v;
             ((real / parts) * taken * parts + real % parts) as u32

@@ -15,13 +15,12 @@ use crate::plan::{Panels, Plan};
 use crate::scratch;
 use crate::sweep::{Divide, forward, start};
 use crate::triangular::{Case, Triangle};
-use crate::vector::{Lanes, MAX_LANES, Pair, Register, low_bits};
+use crate::vector::{MAX_LANES, Vector, low_bits};
 
 /// A triangular solve of items of one shape, planned.
 #[derive(Debug)]
 pub struct Substitution {
     isa: Isa,
-    pair: bool,
     case: Case,
     panels: Panels,
     q: usize,
@@ -34,13 +33,7 @@ pub struct Substitution {
 
 impl Substitution {
     /// Plans the solve of order `n` with `q` right-hand sides and the leading dimensions of A and B. O(n^2 + n q).
-    pub fn new<T: Scalar>(
-        isa: Isa,
-        pair: bool,
-        case: Case,
-        (n, q): (usize, usize),
-        ld: (usize, usize),
-    ) -> Substitution {
+    pub fn new<T: Scalar>(isa: Isa, case: Case, (n, q): (usize, usize), ld: (usize, usize)) -> Substitution {
         let height = if T::DTYPE.is_complex() || n <= 2 { 2 } else { 4 };
         let (panels, parts) = (Panels { n, height }, parts::<T>());
         let width = isa.vector_bytes() / (T::DTYPE.bytes() / parts);
@@ -67,19 +60,19 @@ impl Substitution {
             Plan::new(width, panels.padded() * strip * parts, entries.into_iter())
         };
         let (full, rest) = (strip(STRIP), strip(q % STRIP));
-        Substitution { isa, pair, case, panels, q, ld, parts, triangle, full, rest }
+        Substitution { isa, case, panels, q, ld, parts, triangle, full, rest }
     }
 
     /// Items that are worked on at once.
     pub fn group<T: Scalar>(&self) -> usize {
-        self.isa.vector_bytes() / (T::DTYPE.bytes() / self.parts) * if self.pair { 2 } else { 1 }
+        self.isa.vector_bytes() / (T::DTYPE.bytes() / self.parts)
     }
 
     /// Bytes of scratch: the panels and the slot that nobody reads, the inverted diagonal, a strip and its slot.
     fn scratch_bytes(&self) -> usize {
         let (padded, elements) = (self.panels.padded(), self.panels.elements());
         let vectors = (elements + padded * (STRIP + 1)) * self.parts + 2;
-        vectors * self.isa.vector_bytes() * if self.pair { 2 } else { 1 }
+        vectors * self.isa.vector_bytes()
     }
 
     /// Replaces every item of `b` by the solution of `op(A) X = alpha B` or `X op(A) = alpha B`.
@@ -105,7 +98,7 @@ impl Substitution {
         }
     }
 
-    fn start<T: Scalar, R: Compiled>(
+    fn start<T: Scalar, R: Dispatch>(
         &self,
         alpha: T,
         a: &MatBatch<'_, T>,
@@ -115,31 +108,14 @@ impl Substitution {
         let alpha = (alpha != T::one()).then_some((re, im));
         let (batch, a, b) = (b.batch(), Items::of(a)?, Items::of_mut(b)?);
         scratch::with(self.scratch_bytes(), |scratch| {
-            R::run(self.isa, Job { plan: self, alpha, batch, a, b, scratch });
+            R::substitution(self.isa, Job { plan: self, alpha, batch, a, b, scratch });
         });
         Ok(())
     }
 }
 
-/// A real type whose kernels are compiled in this crate.
-trait Compiled: Dispatch {
-    fn run(isa: Isa, job: Job<'_, Self>);
-}
-
-impl Compiled for f32 {
-    fn run(isa: Isa, job: Job<'_, f32>) {
-        Self::dispatch(isa, job);
-    }
-}
-
-impl Compiled for f64 {
-    fn run(isa: Isa, job: Job<'_, f64>) {
-        Self::dispatch(isa, job);
-    }
-}
-
 /// One call over a run of items.
-struct Job<'j, R> {
+pub(crate) struct Job<'j, R> {
     plan: &'j Substitution,
     /// None where it is one.
     alpha: Option<(R, R)>,
@@ -152,16 +128,13 @@ struct Job<'j, R> {
 
 impl<R: Dispatch> Task<R> for Job<'_, R> {
     #[inline(always)]
-    unsafe fn run<V: Register<Real = R>>(self) {
+    unsafe fn run<V: Vector<Real = R>>(self) {
         // SAFETY: what the caller promised of `V`; panels have the height of the chosen tile.
         unsafe {
-            match (self.plan.pair && V::WIDE, self.plan.parts, self.plan.panels.height) {
-                (false, 1, 2) => groups::<Re<V>, 2>(&self),
-                (false, 1, _) => groups::<Re<V>, 4>(&self),
-                (false, ..) => groups::<Cx<V>, 2>(&self),
-                (true, 1, 2) => groups::<Re<Pair<V>>, 2>(&self),
-                (true, 1, _) => groups::<Re<Pair<V>>, 4>(&self),
-                (true, ..) => groups::<Cx<Pair<V>>, 2>(&self),
+            match (self.plan.parts, self.plan.panels.height) {
+                (1, 2) => groups::<Re<V>, 2>(&self),
+                (1, _) => groups::<Re<V>, 4>(&self),
+                _ => groups::<Cx<V>, 2>(&self),
             }
         }
     }
@@ -169,9 +142,9 @@ impl<R: Dispatch> Task<R> for Job<'_, R> {
 
 /// Group by group: pack the triangle, invert its diagonal, and solve strip by strip.
 #[inline(always)]
-unsafe fn groups<E: Element, const P: usize>(job: &Job<'_, <E::V as Lanes>::Real>)
+unsafe fn groups<E: Element, const P: usize>(job: &Job<'_, <E::V as Vector>::Real>)
 where
-    <E::V as Lanes>::Real: Dispatch,
+    <E::V as Vector>::Real: Dispatch,
 {
     let plan = job.plan;
     let n = plan.panels.n;
@@ -234,7 +207,7 @@ impl<E: Element> Divide<E> for Inverses<E> {
 /// One strip.
 #[inline(always)]
 unsafe fn solve<E: Element, const P: usize, const Q: usize>(
-    job: &Job<'_, <E::V as Lanes>::Real>,
+    job: &Job<'_, <E::V as Vector>::Real>,
     tiles: *const E,
     y: *mut E,
     inverse: *const E,

@@ -1,9 +1,7 @@
 //! Vectors: what a kernel may ask of an instruction set.
 //!
-//! [`Lanes`] is what a kernel needs whose lanes are items of a batch: arithmetic, the pivot test, and the transposition
-//! that brings items into lanes and back. [`Register`] adds what one hardware register can do with consecutive numbers of
-//! one matrix. [`Pair`] is two registers side by side: two groups of items in flight, so that the square roots of one hide
-//! behind the arithmetic of the other.
+//! Lanes are items of a batch, or consecutive numbers of one matrix: arithmetic, the pivot test, the transposition that
+//! brings items into lanes and back, and masked access to a line.
 //!
 //! Every method is `unsafe` for one reason, stated here once: it must be inlined into a function that was compiled for the
 //! vector's instruction set and runs on a CPU that has it (`isa.rs` is the only caller from outside). A closure is a function
@@ -15,23 +13,21 @@ use batchlas_core::Real;
 
 use crate::plan::Chunk;
 
-/// Most lanes of a group: a pair of 512-bit registers of f32.
-pub(crate) const MAX_LANES: usize = 32;
+/// Most lanes of a group: a 512-bit register of f32.
+pub(crate) const MAX_LANES: usize = 16;
 
 /// Bits of the first `count` lanes.
 pub(crate) const fn low_bits(count: usize) -> u32 {
     if count >= 32 { u32::MAX } else { (1 << count) - 1 }
 }
 
-/// A vector whose lanes are items.
-pub(crate) trait Lanes: Copy {
+/// A vector: one register.
+pub(crate) trait Vector: Copy {
     /// The real type.
     type Real: Real;
-    /// Items.
+    /// Its reals.
     const LANES: usize;
-    /// Reals that one step of packing takes from an item: the width of a register.
-    const WIDTH: usize;
-    /// Whether 32 registers are there for tiles; otherwise 16, or as few by virtue of pairs.
+    /// Whether 32 registers are there for tiles; otherwise 16.
     const WIDE: bool;
 
     unsafe fn splat(x: Self::Real) -> Self;
@@ -52,10 +48,6 @@ pub(crate) trait Lanes: Copy {
     unsafe fn pack(items: *const *mut Self::Real, chunk: &Chunk, scratch: *mut Self);
     /// The inverse, for the items of `lanes`.
     unsafe fn unpack(items: *const *mut Self::Real, lanes: u32, chunk: &Chunk, scratch: *const Self);
-}
-
-/// One hardware register of consecutive reals.
-pub(crate) trait Register: Lanes {
     /// Reals outside `mask` are not read and become zero.
     unsafe fn load(p: *const Self::Real, mask: u32) -> Self;
     /// Reals outside `mask` are not written.
@@ -66,67 +58,6 @@ pub(crate) trait Register: Lanes {
     unsafe fn add_sub(self, b: Self) -> Self;
     /// Interleaved complex numbers times `re + im i`, given as two splats.
     unsafe fn mul_complex(self, re: Self, im: Self) -> Self;
-}
-
-/// Two registers side by side.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub(crate) struct Pair<V>(V, V);
-
-impl<V: Register> Lanes for Pair<V> {
-    type Real = V::Real;
-    const LANES: usize = 2 * V::LANES;
-    const WIDTH: usize = V::WIDTH;
-    const WIDE: bool = false;
-
-    #[inline(always)]
-    unsafe fn splat(x: V::Real) -> Self {
-        Pair(V::splat(x), V::splat(x))
-    }
-    #[inline(always)]
-    unsafe fn fma(self, b: Self, c: Self) -> Self {
-        Pair(self.0.fma(b.0, c.0), self.1.fma(b.1, c.1))
-    }
-    #[inline(always)]
-    unsafe fn fnma(self, b: Self, c: Self) -> Self {
-        Pair(self.0.fnma(b.0, c.0), self.1.fnma(b.1, c.1))
-    }
-    #[inline(always)]
-    unsafe fn mul(self, b: Self) -> Self {
-        Pair(self.0.mul(b.0), self.1.mul(b.1))
-    }
-    #[inline(always)]
-    unsafe fn div(self, b: Self) -> Self {
-        Pair(self.0.div(b.0), self.1.div(b.1))
-    }
-    #[inline(always)]
-    unsafe fn sqrt(self) -> Self {
-        Pair(self.0.sqrt(), self.1.sqrt())
-    }
-    #[inline(always)]
-    unsafe fn larger(self, b: Self) -> Self {
-        Pair(self.0.larger(b.0), self.1.larger(b.1))
-    }
-    #[inline(always)]
-    unsafe fn positive_finite(self) -> u32 {
-        self.0.positive_finite() | self.1.positive_finite() << V::LANES
-    }
-    #[inline(always)]
-    unsafe fn or_one(self, mask: u32) -> Self {
-        Pair(self.0.or_one(mask & low_bits(V::LANES)), self.1.or_one(mask >> V::LANES))
-    }
-    #[inline(always)]
-    unsafe fn pack(items: *const *mut V::Real, chunk: &Chunk, scratch: *mut Self) {
-        let chunk = &chunk.doubled();
-        V::pack(items, chunk, scratch.cast());
-        V::pack(items.add(V::LANES), chunk, scratch.cast::<V>().add(1));
-    }
-    #[inline(always)]
-    unsafe fn unpack(items: *const *mut V::Real, lanes: u32, chunk: &Chunk, scratch: *const Self) {
-        let chunk = &chunk.doubled();
-        V::unpack(items, lanes & low_bits(V::LANES), chunk, scratch.cast());
-        V::unpack(items.add(V::LANES), lanes >> V::LANES, chunk, scratch.cast::<V>().add(1));
-    }
 }
 
 /// A plain array that the compiler vectorises for whatever the target has: the portable path.
@@ -148,10 +79,9 @@ impl<R: Real, const L: usize> Array<R, L> {
     }
 }
 
-impl<R: Real, const L: usize> Lanes for Array<R, L> {
+impl<R: Real, const L: usize> Vector for Array<R, L> {
     type Real = R;
     const LANES: usize = L;
-    const WIDTH: usize = L;
     const WIDE: bool = false;
 
     #[inline(always)]
@@ -208,9 +138,6 @@ impl<R: Real, const L: usize> Lanes for Array<R, L> {
             }
         }
     }
-}
-
-impl<R: Real, const L: usize> Register for Array<R, L> {
     #[inline(always)]
     unsafe fn load(p: *const R, mask: u32) -> Self {
         Array(std::array::from_fn(|l| if mask >> l & 1 == 1 { *p.wrapping_add(l) } else { R::zero() }))
@@ -227,14 +154,15 @@ impl<R: Real, const L: usize> Register for Array<R, L> {
     }
     #[inline(always)]
     unsafe fn add_sub(self, b: Self) -> Self {
-        let sum = |l: usize| if l % 2 == 0 { self.0[l] + b.0[l] } else { self.0[l] - b.0[l] };
+        let sum = |l: usize| if l.is_multiple_of(2) { self.0[l] + b.0[l] } else { self.0[l] - b.0[l] };
         Array(std::array::from_fn(sum))
     }
     #[inline(always)]
     unsafe fn mul_complex(self, re: Self, im: Self) -> Self {
         let crossed = self.swap().mul(im);
         let own = self.mul(re);
-        let part = |l: usize| if l % 2 == 0 { own.0[l] - crossed.0[l] } else { own.0[l] + crossed.0[l] };
+        let part =
+            |l: usize| if l.is_multiple_of(2) { own.0[l] - crossed.0[l] } else { own.0[l] + crossed.0[l] };
         Array(std::array::from_fn(part))
     }
 }

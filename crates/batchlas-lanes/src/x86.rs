@@ -7,7 +7,7 @@
 use std::arch::x86_64::*;
 
 use crate::plan::Chunk;
-use crate::vector::{Lanes, Register, low_bits};
+use crate::vector::{Vector, low_bits};
 
 /// 16 f32.
 #[derive(Clone, Copy)]
@@ -30,10 +30,9 @@ pub(crate) struct Y64<const VL: bool>(__m256d);
 macro_rules! register {
     ([$($generic:tt)*] $type:ty, $real:ty, $lanes:literal, wide $wide:expr, $splat:ident, $fma:ident, $fnma:ident,
      $mul:ident, $div:ident, $sqrt:ident, $max:ident, $subadd:ident, $addsub:ident) => {
-        impl<$($generic)*> Lanes for $type {
+        impl<$($generic)*> Vector for $type {
             type Real = $real;
             const LANES: usize = $lanes;
-            const WIDTH: usize = $lanes;
             const WIDE: bool = $wide;
 
             #[inline(always)]
@@ -101,9 +100,6 @@ macro_rules! register {
                     }
                 }
             }
-        }
-
-        impl<$($generic)*> Register for $type {
             #[inline(always)]
             unsafe fn load(p: *const $real, mask: u32) -> Self {
                 Self::load_masked(p, mask)

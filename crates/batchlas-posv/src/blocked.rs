@@ -1,10 +1,14 @@
-//! `blocked`: factorisation and two triangular solves, each through its seam. Any order, any number of right-hand
-//! sides; as fast as what is injected.
+//! The composed solve: a factorisation through its seam, then the solves.
+//!
+//! [`factor_then`] is what `blocked` and `cta` have in common; `blocked` solves by two triangular solves through their
+//! seam: any order, any number of right-hand sides, as fast as what is injected.
 
 use batchlas_core::{
     Arena, Chunk, Diag, Factor, InfoMut, MatBatch, MatBatchMut, PanelSolve, Queue, Ran, Result, Scalar, Side,
     Trans, Uplo, WorkspaceMut,
 };
+
+use batchlas_select::Spelling;
 
 use crate::problem::Problem;
 use crate::quench::quench;
@@ -22,23 +26,24 @@ impl<'a> Layout<'a> {
     }
 }
 
-/// Bytes that [`posv`] needs.
+/// Bytes that [`factor_then`] needs.
 pub(crate) fn workspace_bytes(problem: &Problem, factor_bytes: usize, info_absent: bool) -> Result<usize> {
     let mut arena = Arena::measuring();
     Layout::new(&mut arena, problem, factor_bytes, info_absent)?;
     Ok(arena.used())
 }
 
-/// Factors and solves. Children are reported in the order they ran.
-pub(crate) fn posv<T: Scalar>(
+/// Factors; if there are right-hand sides, `solve` is then enqueued with the factor and the statuses, which are present.
+/// Children are reported in the order they ran.
+pub(crate) fn factor_then<T: Scalar>(
     queue: &dyn Queue,
+    family: &Spelling,
     factor: &dyn Factor<T>,
-    solve: &dyn PanelSolve<T>,
     problem: &Problem,
     mut a: MatBatchMut<'_, T>,
-    b: MatBatchMut<'_, T>,
     mut info: InfoMut<'_>,
     workspace: WorkspaceMut<'_>,
+    solve: impl FnOnce(MatBatchMut<'_, T>, InfoMut<'_>) -> Result<Vec<Ran>>,
 ) -> Result<Ran> {
     let factor_bytes = factor.factor_workspace(queue, problem.uplo, a.rb())?;
     let need = workspace_bytes(problem, factor_bytes, info.is_absent())?;
@@ -47,15 +52,27 @@ pub(crate) fn posv<T: Scalar>(
         Layout::new(&mut Arena::over(workspace), problem, factor_bytes, info.is_absent())?;
     let mut info = if info.is_absent() { own.info()? } else { info.rb_mut() };
 
-    let mut ran = Ran::leaf("posv", "blocked");
+    let mut ran = Ran::leaf("posv", family.to_string());
     ran.children.push(factor.factor(queue, problem.uplo, a.rb_mut(), info.rb_mut(), scratch.workspace()?)?);
     if problem.nrhs > 0 {
         queue.fence()?;
-        quench(queue, problem.uplo, a.rb_mut(), info)?;
-        queue.fence()?;
-        ran.children.extend(potrs(queue, solve, problem.uplo, a.rb(), b)?);
+        ran.children.extend(solve(a, info)?);
     }
     Ok(ran)
+}
+
+/// The solves of `blocked`: failed items become the identity first.
+pub(crate) fn solve<T: Scalar>(
+    queue: &dyn Queue,
+    solve: &dyn PanelSolve<T>,
+    uplo: Uplo,
+    mut a: MatBatchMut<'_, T>,
+    b: MatBatchMut<'_, T>,
+    info: InfoMut<'_>,
+) -> Result<Vec<Ran>> {
+    quench(queue, uplo, a.rb_mut(), info)?;
+    queue.fence()?;
+    Ok(potrs(queue, solve, uplo, a.rb(), b)?.into())
 }
 
 /// The two solves: `L Y = B`, `L^H X = Y`, or `U^H Y = B`, `U X = Y`.

@@ -4,6 +4,9 @@
 //! [`Posv`] is the routed pair of operations. What it needs from factorisation and triangular solve arrives through
 //! seams.
 //!
+//! Families: [`tiny`] fuses factorisation and solves for small orders, [`cta`] fuses the two solves after a routed
+//! factorisation, `blocked` composes three routed operations. [`mixed`] solves f64 and c64 by way of half the precision.
+//!
 //! # Contract
 //! * On return A holds its Cholesky factor in the triangle `uplo` and B holds X, any number of right-hand sides.
 //! * `info` per item as for `potrf`. `nrhs = 0` still factors.
@@ -12,11 +15,15 @@
 //! * A heterogeneous batch is refused before any choice is made, whatever is pinned.
 
 mod blocked;
+pub mod cta;
 mod lanes;
+pub mod mixed;
+mod operand;
 mod problem;
 mod quench;
 mod route;
+pub mod tiny;
 
-pub use problem::Problem;
+pub use problem::{FactorOutput, Problem};
 pub use quench::kernels;
 pub use route::{POSV, POTRS, Posv};

@@ -3,6 +3,17 @@
 use batchlas_core::validate::{Operand, equal};
 use batchlas_core::{Dtype, Error, MatBatch, MatBatchMut, Place, Result, Scalar, Uplo};
 
+/// What becomes of the factor of a solve.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum FactorOutput {
+    /// It overwrites the referenced triangle of A.
+    #[default]
+    Stored,
+    /// Nobody needs it: half of the memory traffic where a family keeps it on chip. Such a family (`tiny`, `lanes`)
+    /// leaves A as it was; after any other the referenced triangle is unspecified.
+    Discarded,
+}
+
 /// One validated solve of Hermitian positive definite systems.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Problem {

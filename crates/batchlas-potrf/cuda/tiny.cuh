@@ -12,6 +12,7 @@
 // The answer does not depend on P, on how columns are broadcast, on when they are stored, on the layout or on the triangle (Upper is the conjugate
 // transpose of Lower, bit for bit): every element sees the same operations in the same order.
 #pragma once
+#include <batchlas/shared.cuh>
 #include <batchlas/tile.cuh>
 
 namespace batchlas {
@@ -36,11 +37,6 @@ enum class Broadcast { Shuffle, Shared };
 enum class Stores { Eager, Late };
 /// Whether the compiler may mix the work of several columns (more work in flight, many more registers) or finishes one before the next.
 enum class Pace { Free, Stepwise };
-
-/// 16 bytes of a column: what one shared-memory access moves.
-template <class T> struct alignas(16) Chunk {
-  T at[PER_16_BYTES<T>];
-};
 
 /// A scaled column of a matrix in shared memory: two buffers per partition, so that one warp barrier per column suffices. The pitch puts the rows that
 /// the partitions of a warp write at once on different banks (32 banks of 4 bytes), and the chunks they read at once too.

@@ -11,10 +11,15 @@
 //! * The imaginary part of the diagonal is ignored on input and zero on output.
 //! * `info[b]` is 0, or the 1-based order of the first leading minor of item `b` whose pivot is not positive and
 //!   finite: a NaN or an infinite pivot fails, so that success never hides one. It is always written.
-//! * The referenced triangle of a failed item is unspecified and may hold non-finite values. Every other item is
+//! * The referenced triangle of a failed item is unspecified and may hold non-finite values: `tiny` and `cta` leave the
+//!   columns of the factor before the failing one and zeros from it on, a vendor arm something else. Every other item is
 //!   bit-identical to what it would be alone.
 
+pub mod cta;
 mod lanes;
+pub mod logdet;
+pub mod lpanel;
+pub mod potri;
 mod problem;
 mod route;
 pub mod tiny;

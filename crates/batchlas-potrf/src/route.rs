@@ -10,7 +10,7 @@ use batchlas_select::{
 };
 
 use crate::problem::Problem;
-use crate::{lanes, tiny};
+use crate::{cta, lanes, lpanel, tiny};
 
 const OP: &str = "potrf";
 
@@ -19,16 +19,18 @@ pub static VOCABULARY: Vocabulary = Vocabulary {
     op: OP,
     candidates: &[
         tiny::CANDIDATE,
+        cta::CANDIDATE,
+        lpanel::CANDIDATE,
         batchlas_lanes::LANES,
         Candidate { family: "vendor", class: Class::Vendor, knobs: &[] },
     ],
-    last_resort: &["vendor"],
+    last_resort: &["vendor", "lpanel:panel=8"],
     retired: &[
         Retired { alias: "native:tiny", instead: "tiny" },
-        Retired { alias: "native:cta", instead: "vendor" },
-        Retired { alias: "native:lpanel", instead: "vendor" },
+        Retired { alias: "native:cta", instead: "cta" },
+        Retired { alias: "native:lpanel", instead: "lpanel:panel=8" },
         Retired { alias: "native:blocked", instead: "vendor" },
-        Retired { alias: "lpanel", instead: "vendor" },
+        Retired { alias: "lpanel", instead: "lpanel:panel=8" },
     ],
     exact: &[ExactField { name: "uplo", values: &["L", "U"] }],
     log: &[LogField { name: "n", weight: 3.0 }, LogField { name: "batch", weight: 1.0 }],
@@ -54,6 +56,8 @@ impl<T: Scalar> Potrf<'_, T> {
         match (family.family(), self.vendor) {
             ("tiny", _) => tiny::can_run(device, T::DTYPE, shape, family),
             ("lanes", _) => lanes::can_run(device, shape, family),
+            ("cta", _) => cta::can_run(device, T::DTYPE, shape, family),
+            ("lpanel", _) => lpanel::can_run(device, T::DTYPE, shape, family),
             ("vendor", Some(vendor)) => Ok(vendor.can_factor(device, shape)?),
             ("vendor", None) => Err("no vendor arm is wired".into()),
             (other, _) => Err(format!("potrf has no family {other}").into()),
@@ -70,6 +74,11 @@ impl<T: Scalar> Potrf<'_, T> {
         Ok(match route.family() {
             "tiny" => {
                 tiny::layouts(problem.dtype, problem.n, problem.uplo, &route.choice().spelling).collect()
+            }
+            "cta" => cta::layouts(problem.dtype, problem.n, problem.uplo, &route.choice().spelling).collect(),
+            "lpanel" => {
+                lpanel::layouts(device, problem.dtype, problem.n, problem.uplo, &route.choice().spelling)
+                    .collect()
             }
             _ => Vec::new(),
         })
@@ -137,9 +146,20 @@ impl<T: Scalar> Factor<T> for Potrf<'_, T> {
         loop {
             let route = self.route(queue.device(), &problem, &key, &refused)?;
             let family = route.choice().spelling;
+            // The workspace was sized for the first choice, which launched nothing: a library that needs more of it than
+            // there is cannot stand in.
+            if let ("vendor", false) = (family.family(), refused.is_empty()) {
+                let need = self.vendor()?.factor_workspace(queue, uplo, a.rb())?;
+                if let Err(error) = workspace.validate(OP, need, queue.device().place) {
+                    refused.push((family, error.to_string().into()));
+                    continue;
+                }
+            }
             let ran = route.run(|family| match family.family() {
                 "tiny" => tiny::run(queue, uplo, a.rb_mut(), info.rb_mut(), family),
                 "lanes" => lanes::run(queue, uplo, a.rb_mut(), info.rb_mut(), family),
+                "cta" => cta::run(queue, uplo, a.rb_mut(), info.rb_mut(), family),
+                "lpanel" => lpanel::run(queue, uplo, a.rb_mut(), info.rb_mut(), family),
                 "vendor" => {
                     let need = self.vendor()?.factor_workspace(queue, uplo, a.rb())?;
                     workspace.validate(OP, need, queue.device().place)?;

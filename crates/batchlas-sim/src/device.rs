@@ -182,6 +182,15 @@ impl SimDevice {
         Ok(())
     }
 
+    /// Names an allocation in reports.
+    ///
+    /// # Errors
+    /// [`SimError::HostAccess`] when `addr` is not in a live allocation.
+    pub fn set_name(&mut self, addr: u64, name: &str) -> Result<(), SimError> {
+        self.memory.host(addr, 0)?.0.name = name.to_string();
+        Ok(())
+    }
+
     /// Describes an allocation as a batch of matrices, so that reports name items, rows and columns.
     ///
     /// # Errors

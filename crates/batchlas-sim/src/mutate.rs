@@ -15,6 +15,10 @@ pub enum Mutation {
     Delete,
     /// Remove one lane from the literal mask of a warp synchronisation.
     NarrowMask,
+    /// Make a block barrier a synchronisation of each warp alone.
+    WarpScope,
+    /// Let a wait for asynchronous copies leave one group more under way.
+    WaitFewer,
     /// Make a predicated load, store or branch unconditional: the bounds or the triangle that it guards is open.
     DropGuard,
     /// Never take a conditional branch: what it skips is executed by all.
@@ -56,8 +60,15 @@ fn mutations(i: &Instruction) -> Vec<Mutation> {
     if synchronises(i) {
         out.push(Mutation::Delete);
     }
-    if i.opcode == "bar.warp.sync" && matches!(i.operands.first(), Some(Operand::Imm(_))) {
+    let literal = matches!(i.operands.first(), Some(Operand::Imm(_)));
+    if i.opcode == "bar.warp.sync" && literal {
         out.push(Mutation::NarrowMask);
+    }
+    if ["bar.sync", "barrier.sync", "barrier.cta.sync"].iter().any(|p| i.opcode.starts_with(p)) {
+        out.push(Mutation::WarpScope);
+    }
+    if i.opcode == "cp.async.wait_group" && literal {
+        out.push(Mutation::WaitFewer);
     }
     let access = ["ld.", "st.", "atom.", "red.", "cp.async."].iter().any(|p| i.opcode.starts_with(p));
     if i.guard.is_some() && access {
@@ -109,6 +120,15 @@ impl Module {
                     if let Some(Operand::Imm(mask)) = i.operands.first_mut() {
                         let full = *mask & 0xffff_ffff;
                         *mask = full & (full - 1);
+                    }
+                }
+                Mutation::WarpScope => {
+                    i.opcode = "bar.warp.sync".to_string();
+                    i.operands = vec![Operand::Imm(0xffff_ffff)];
+                }
+                Mutation::WaitFewer => {
+                    if let Some(Operand::Imm(pending)) = i.operands.first_mut() {
+                        *pending += 1;
                     }
                 }
                 Mutation::DropGuard => i.guard = None,

@@ -1,18 +1,14 @@
 //! Data races by happens-before.
 //!
-//! Two accesses to the same bytes race when at least one writes, they are not both strong (atomic, volatile,
-//! relaxed, acquire or release), and no chain of synchronisation orders them. The edges are: program order;
-//! `bar.sync`/`barrier.sync` among the threads it collects (from `bar.arrive` to the threads that `bar.sync`);
-//! `bar.warp.sync` among the lanes of its mask; an `mbarrier` from those that arrive, and from the copies that it
-//! tracks, to those that see its phase end. Nothing else orders memory: not shuffles, votes, `mma` or
-//! converged execution, and not fences or atomics. That is stricter than the hardware in three ways: lanes that
-//! happen to run in lock step still race, release/acquire patterns through memory are not understood, and two
-//! blocks are never ordered. Launches are ordered, since a stream is.
+//! The crate's documentation says what is ordered and what is not. Here is how it is kept.
 //!
 //! Instead of a full vector clock per thread, a block counts synchronisation events. A thread's time is the
 //! event of its latest synchronisation. A barrier of the whole block raises a floor below which everything is
-//! ordered, so the common case costs one comparison; the matrix of what each thread knows of each other
-//! is only made when a partial synchronisation happens.
+//! ordered, so the common case costs one comparison; a synchronisation of a whole warp raises a floor of that warp in the
+//! same way. The matrix of what each thread knows of each other is only made when anything else synchronises.
+
+/// Threads of a warp.
+const WARP: usize = 32;
 
 /// The synchronisation state of one block.
 #[derive(Debug, Default)]
@@ -24,7 +20,10 @@ pub(crate) struct Clocks {
     now: Vec<u32>,
     /// The floor when a thread left, or `u32::MAX`: a later barrier does not order what it did.
     exit_floor: Vec<u32>,
-    /// `known[t * threads + u]`: accesses of `u` before this time happened before what `t` does now.
+    /// For each whole warp that synchronised its 32 lanes: what they did before this time is ordered among them.
+    warp_floor: Vec<u32>,
+    /// `known[t * threads + u]`: accesses of `u` before this time happened before what `t` does now. Empty until
+    /// something else than a whole block or a whole warp synchronises.
     known: Vec<u32>,
 }
 
@@ -39,6 +38,8 @@ impl Clocks {
         self.now.resize(threads, 1);
         self.exit_floor.clear();
         self.exit_floor.resize(threads, u32::MAX);
+        self.warp_floor.clear();
+        self.warp_floor.resize(threads.div_ceil(WARP), 0);
         self.known.clear();
     }
 
@@ -82,6 +83,7 @@ impl Clocks {
     fn ordered(&self, u: usize, time: u32, t: usize) -> bool {
         u == t
             || time < self.floor.min(self.exit_floor[u])
+            || (u / WARP == t / WARP && time < self.warp_floor[u / WARP])
             || self.known.get(t * self.threads + u).is_some_and(|known| time < *known)
     }
 
@@ -97,9 +99,26 @@ impl Clocks {
             self.now.fill(self.event);
             return;
         }
+        if let Some(warp) = self.whole_warp(members) {
+            self.warp_floor[warp] = self.event + 1;
+            if self.known.is_empty() {
+                self.event += 1;
+                self.now[warp * WARP..][..WARP].fill(self.event);
+                return;
+            }
+        }
         let mut joined = self.blank();
         self.collect(members, &mut joined);
         self.acquire(members, &joined);
+    }
+
+    /// The warp whose 32 lanes `members` are, if none of them has left.
+    fn whole_warp(&self, members: &[usize]) -> Option<usize> {
+        let warp = members.first()? / WARP;
+        let own = self.exit_floor.get(warp * WARP..(warp + 1) * WARP)?;
+        // The members of a warp's synchronisation come in order.
+        let whole = members.len() == WARP && members[WARP - 1] == warp * WARP + WARP - 1;
+        (whole && own.iter().all(|floor| *floor == u32::MAX)).then_some(warp)
     }
 
     /// Adds to `joined` all that `members` did and know.
@@ -134,8 +153,14 @@ impl Clocks {
     }
 
     fn make_known(&mut self) {
-        if self.known.is_empty() {
-            self.known.resize(self.threads * self.threads, 0);
+        if !self.known.is_empty() {
+            return;
+        }
+        self.known.resize(self.threads * self.threads, 0);
+        for t in 0..self.threads {
+            let first = t / WARP * WARP;
+            let last = (first + WARP).min(self.threads);
+            self.known[t * self.threads..][first..last].fill(self.warp_floor[t / WARP]);
         }
     }
 
@@ -297,6 +322,10 @@ impl Shadow {
 impl Access {
     /// The first of its lanes that the access of `u` at `time` did not happen before.
     fn unordered(self, clocks: &Clocks, u: u32, time: u32) -> Option<u32> {
+        let warp = self.warp as usize;
+        if u as usize / WARP == warp && time < clocks.warp_floor[warp] {
+            return None;
+        }
         lanes(self.warp, self.lanes).find(|t| !clocks.ordered(u as usize, time, *t as usize))
     }
 }
@@ -411,6 +440,9 @@ impl Shared {
     }
 
     fn conflict(&self, clocks: &Clocks, a: Access) -> Option<Rival> {
+        if self.block == a.block && self.warp == a.warp && self.time < clocks.warp_floor[a.warp as usize] {
+            return None;
+        }
         lanes(self.warp, self.lanes)
             .find(|u| self.block != a.block || a.unordered(clocks, *u, self.time).is_some())
             .map(|u| self.rival(u, false))

@@ -6,6 +6,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -69,6 +70,8 @@ pub struct Site {
     pub opcode: String,
     /// File and 1-based line of the CUDA source.
     pub source: Option<(String, u32)>,
+    /// File and 1-based line of the call that the instruction was inlined from.
+    pub inlined_at: Option<(String, u32)>,
 }
 
 impl fmt::Display for Site {
@@ -76,6 +79,9 @@ impl fmt::Display for Site {
         write!(f, "{} (PTX line {}", self.opcode, self.ptx_line)?;
         if let Some((file, line)) = &self.source {
             write!(f, ", {file}:{line}")?;
+        }
+        if let Some((file, line)) = &self.inlined_at {
+            write!(f, " inlined at {file}:{line}")?;
         }
         write!(f, ")")
     }
@@ -99,7 +105,9 @@ pub struct Location {
 impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.buffer {
-            Some(name) => write!(f, "{} `{name}` byte {}", self.space, self.offset)?,
+            Some(name) => {
+                write!(f, "{} `{name}` byte {} (address {:#x})", self.space, self.offset, self.address)?;
+            }
             None => write!(f, "{} address {:#x}", self.space, self.address)?,
         }
         if let Some(element) = &self.element {
@@ -186,6 +194,8 @@ pub struct Report {
     pub dropped: u64,
     /// What was executed.
     pub stats: Stats,
+    /// How long the simulator took.
+    pub elapsed: Duration,
     pub(crate) sites: Arc<[Site]>,
     pub(crate) costs: Vec<SiteCost>,
 }

@@ -99,16 +99,22 @@ impl Stats {
 
     /// Counts a global access of the lanes at `addresses`, `bytes` each. Returns the sectors.
     pub(crate) fn global(&mut self, addresses: &[u64], bytes: usize, store: bool) -> u64 {
-        let mut sectors: Vec<u64> = Vec::with_capacity(addresses.len());
+        // An access is at most a sector long, so it touches two if it is misaligned.
+        let mut sectors = [0; 64];
+        let mut count = 0;
         for a in addresses {
             for sector in a / 32..=a.saturating_add(bytes as u64 - 1) / 32 {
-                if sectors.last() != Some(&sector) {
-                    sectors.push(sector);
+                if count == 0 || sectors[count - 1] != sector {
+                    sectors[count] = sector;
+                    count += 1;
                 }
             }
         }
-        sort_distinct(&mut sectors);
-        let count = sectors.len() as u64;
+        let sectors = &mut sectors[..count];
+        if !sectors.is_sorted() {
+            sectors.sort_unstable();
+        }
+        let count = sectors.chunk_by(|a, b| a == b).count() as u64;
         let (r, s) = if store {
             (&mut self.store_requests, &mut self.store_sectors)
         } else {
@@ -119,25 +125,28 @@ impl Stats {
         count
     }
 
-    /// Counts a shared access of the lanes at `addresses` (lane, address), `bytes` each. An access wider than a
-    /// word is made by half-warps or quarter-warps. Returns the wavefronts.
-    pub(crate) fn shared(&mut self, addresses: &[(u32, u64)], bytes: usize) -> u64 {
-        let group = (128 / bytes.max(4)) as u32;
+    /// Counts a shared access of the lanes at `addresses` (lane, address), `bytes` each. Returns the wavefronts.
+    ///
+    /// A wavefront serves each bank with one word. An access of 8 bytes is made for half-warps, one of 16 bytes for
+    /// quarter-warps; a load for parts twice as large where each lane of the warp has the address of its neighbour at
+    /// distance 1, or each that of its neighbour at distance 2 (lanes that take no part do not count). Measured on an
+    /// H200, see the tests.
+    pub(crate) fn shared(&mut self, addresses: &[(u32, u64)], bytes: usize, store: bool) -> u64 {
+        let part = 128 / bytes.max(4);
         let words_each = bytes.div_ceil(4) as u64;
+        let mut lanes = [None; 32];
+        for (lane, address) in addresses {
+            lanes[*lane as usize] = Some(*address);
+        }
+        let part = if bytes > 4 && !store && paired(&lanes) { 2 * part } else { part };
         let (mut passes, mut least) = (0, 0);
-        let mut words: Vec<u64> = Vec::with_capacity(64);
-        for first in (0..32).step_by(group as usize) {
-            words.clear();
-            for (_, address) in addresses.iter().filter(|(l, _)| (first..first + group).contains(l)) {
-                words.extend((0..words_each).map(|w| address / 4 + w));
+        for lanes in lanes.chunks(part) {
+            let mut banks = Banks::default();
+            for address in lanes.iter().flatten() {
+                (0..words_each).for_each(|w| banks.add(address / 4 + w));
             }
-            sort_distinct(&mut words);
-            let mut banks = [0u64; 32];
-            for w in &words {
-                banks[(w % 32) as usize] += 1;
-            }
-            passes += banks.iter().max().copied().unwrap_or(0);
-            least += words.len().div_ceil(32) as u64;
+            passes += banks.passes();
+            least += banks.words.div_ceil(32);
         }
         self.shared_requests += 1;
         self.shared_wavefronts += passes;
@@ -146,12 +155,46 @@ impl Stats {
     }
 }
 
-/// Sorts and removes repetitions; most accesses come sorted.
-fn sort_distinct(values: &mut Vec<u64>) {
-    if !values.is_sorted() {
-        values.sort_unstable();
+/// The distinct words that one part of an access asks of each bank.
+#[derive(Default)]
+struct Banks {
+    /// The first word of each bank, plus one.
+    first: [u64; 32],
+    /// The others.
+    more: Vec<u64>,
+    words: u64,
+}
+
+impl Banks {
+    fn add(&mut self, word: u64) {
+        let first = &mut self.first[(word % 32) as usize];
+        if *first == 0 {
+            *first = word + 1;
+        } else if *first == word + 1 || self.more.contains(&word) {
+            return;
+        } else {
+            self.more.push(word);
+        }
+        self.words += 1;
     }
-    values.dedup();
+
+    /// Words of the busiest bank.
+    fn passes(&self) -> u64 {
+        let of = |bank: u64| self.more.iter().filter(|word| **word % 32 == bank).count() as u64 + 1;
+        let least = u64::from(self.words > 0);
+        self.more.iter().map(|word| of(word % 32)).max().unwrap_or(least)
+    }
+}
+
+/// Whether all lanes have the address of their neighbour at distance 1, or all that of the one at distance 2.
+fn paired(lanes: &[Option<u64>; 32]) -> bool {
+    let alike = |distance: usize| {
+        (0..32).all(|l| match (lanes[l], lanes[l ^ distance]) {
+            (Some(own), Some(other)) => own == other,
+            _ => true,
+        })
+    };
+    alike(1) || alike(2)
 }
 
 impl fmt::Display for Stats {
@@ -194,20 +237,52 @@ mod tests {
         check(0, 4, 1);
     }
 
+    /// What an H200 counted for one instruction of a warp, by width: loads of 4, 8 and 16 bytes, then stores. -1 stands
+    /// for a lane that takes no part; addresses are in accesses, or bytes where they are `far`.
     #[test]
     fn wavefronts() {
-        let check = |stride: u64, bytes: usize, expected: u64| {
-            let addresses: Vec<(u32, u64)> = (0..32).map(|l| (l, 1024 + u64::from(l) * stride)).collect();
-            assert_eq!(Stats::default().shared(&addresses, bytes), expected, "{stride} {bytes}");
+        type Pattern = fn(i64) -> i64;
+        let random: [i64; 32] = [
+            137, 64, 261, 120, 507, 460, 483, 388, 214, 96, 499, 29, 399, 443, 2, 456, 272, 234, 104, 325,
+            31, 22, 26, 9, 390, 221, 432, 29, 227, 448, 507, 238,
+        ];
+        let patterns: &[(&str, Pattern, [u64; 6])] = &[
+            ("uniform", |_| 0, [1, 1, 2, 1, 2, 4]),
+            ("contiguous", |l| l, [1, 2, 4, 1, 2, 4]),
+            ("pairs at 1", |l| l / 2, [1, 1, 2, 1, 2, 4]),
+            ("pairs at 2", |l| l / 4 * 2 + l % 2, [1, 1, 2, 1, 2, 4]),
+            ("quads", |l| l / 4, [1, 1, 2, 1, 2, 4]),
+            ("pairs at 4", |l| l / 8 * 4 + l % 4, [1, 2, 4, 1, 2, 4]),
+            ("stride 2", |l| 2 * l, [2, 4, 8, 2, 4, 8]),
+            ("halves uniform", |l| l / 16, [1, 1, 2, 1, 2, 4]),
+            ("halves alike", |l| l % 16, [1, 2, 4, 1, 2, 4]),
+            ("even lanes", |l| if l % 2 == 0 { l } else { -1 }, [1, 2, 4, 1, 2, 4]),
+            ("eight lanes", |l| if l < 8 { l } else { -1 }, [1, 1, 1, 1, 1, 1]),
+            ("sixteen lanes", |l| if l < 16 { l } else { -1 }, [1, 1, 2, 1, 1, 2]),
+            ("one lane", |l| if l == 5 { 0 } else { -1 }, [1, 1, 1, 1, 1, 1]),
+            ("pairs, then not", |l| if l < 16 { l / 2 } else { l }, [1, 2, 4, 1, 2, 4]),
+            ("pairs at 1, then at 2", |l| if l < 16 { l / 2 } else { l / 4 * 2 + l % 2 }, [1, 2, 4, 1, 2, 4]),
+            ("stride 33", |l| 33 * l, [1, 2, 4, 1, 2, 4]),
+        ];
+        let count = |lanes: [i64; 32], bytes: i64, store: bool| {
+            let lanes = (0..32).zip(lanes).filter(|(_, a)| *a >= 0).map(|(l, a)| (l, 1024 + a as u64));
+            Stats::default().shared(&lanes.collect::<Vec<_>>(), bytes as usize, store)
         };
-        check(4, 4, 1);
-        check(0, 4, 1);
-        check(8, 4, 2);
-        check(128, 4, 32);
-        check(132, 4, 1);
-        check(8, 8, 2);
-        check(0, 8, 2);
-        check(16, 8, 4);
-        check(16, 16, 4);
+        let check = |name: &str, at: &dyn Fn(i64, i64) -> i64, expected: [u64; 6]| {
+            for (i, (store, bytes)) in
+                [false, true].iter().flat_map(|s| [4, 8, 16].map(|b| (*s, b))).enumerate()
+            {
+                let lanes = std::array::from_fn(|l| at(l as i64, bytes));
+                assert_eq!(count(lanes, bytes, store), expected[i], "{name}, {bytes} bytes, store {store}");
+            }
+        };
+        for (name, pattern, expected) in patterns {
+            let scaled = |l: i64, bytes: i64| if pattern(l) < 0 { -1 } else { pattern(l) * bytes };
+            check(name, &scaled, *expected);
+        }
+        check("pairs, one bank", &|l, _| l / 2 * 128, [16, 16, 16, 16, 16, 16]);
+        check("two, one bank", &|l, _| l % 2 * 128, [2, 2, 4, 2, 4, 8]);
+        check("random", &|l, bytes| random[l as usize] * bytes, [3, 5, 8, 3, 5, 8]);
+        check("random pairs", &|l, bytes| random[l as usize / 2] * bytes, [2, 2, 4, 2, 2, 6]);
     }
 }

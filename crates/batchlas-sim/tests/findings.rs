@@ -5,7 +5,7 @@
 mod common;
 
 use batchlas_sim::FindingKind::{self, *};
-use batchlas_sim::{Options, Permission, Report, Schedule};
+use batchlas_sim::{Layout, Options, Permission, Report, Schedule};
 use common::{Bench, Params, SCHEDULES, module};
 
 const N: usize = 64;
@@ -19,6 +19,8 @@ fn launch(arch: &str, entry: &str, schedule: Schedule) -> Report {
     let filled = vec![1i32; N];
     let a = if uninitialised { bench.empty::<i32>("a", 2 * N) } else { bench.filled("a", &filled) };
     let b = bench.empty::<i32>("b", N);
+    // Items of four columns of eight rows.
+    bench.device.set_layout(a, Layout { element: 4, ld: 8, stride: 32 }).unwrap();
     if entry.ends_with("read_only") {
         bench.device.protect(a, 4 * N / 2, Permission::ReadOnly).unwrap();
     }
@@ -41,7 +43,10 @@ fn launch(arch: &str, entry: &str, schedule: Schedule) -> Report {
 const CASES: &[(&str, FindingKind)] = &[
     ("bounds", OutOfBounds),
     ("shared_bounds", OutOfBounds),
+    ("local_bounds", OutOfBounds),
     ("aligned", Misaligned),
+    ("shared_aligned", Misaligned),
+    ("local_aligned", Misaligned),
     ("uninitialised", Uninitialised),
     ("shared_uninitialised", Uninitialised),
     ("local_uninitialised", Uninitialised),
@@ -107,8 +112,8 @@ fn a_finding_names_places_threads_and_elements() {
 
     let report = launch("sm_90", "bad_bounds", Schedule::Forward);
     let text = report.findings[0].to_string();
-    assert!(
-        text.contains("thread (63,0,0) at global `a` byte 256; 4 bytes in a buffer of 256 bytes"),
-        "{text}"
-    );
+    let address = report.findings[0].location.as_ref().unwrap().address;
+    let end =
+        format!("byte 256 (address {address:#x}) = item 2 row 0 column 0; 4 bytes in a buffer of 256 bytes");
+    assert!(text.contains("thread (63,0,0) at global `a`") && text.ends_with(&end), "{text}");
 }

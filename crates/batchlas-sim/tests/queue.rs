@@ -96,6 +96,25 @@ fn memory_is_checked_freed_and_of_one_queue() {
 }
 
 #[test]
+fn a_buffer_ends_where_it_ends_on_both_sides() {
+    let queue = queue();
+    // The kernel writes elements 1 to 63 of 64: one step to either side leaves the buffer.
+    let neighbours: Vec<_> = (0..3).map(|_| Buffer::from_slice(&queue, &[1i32; 64]).unwrap()).collect();
+    for (shift, clean) in [(0i64, true), (4, false), (-4, true), (-8, false)] {
+        let address = neighbours[1].address().wrapping_add_signed(shift);
+        let args = [address.to_le_bytes().to_vec(), 64i32.to_le_bytes().to_vec()].concat();
+        let kernel = kernel("good_bounds");
+        // SAFETY: the simulator checks every access.
+        let result =
+            unsafe { queue.launch(&Launch { kernel: &kernel, grid: 1, dynamic_shared: 0, args: &args }) };
+        assert_eq!(result.is_ok(), clean, "{shift}");
+        let (_, report) = queue.take_reports().remove(0);
+        let outside = if clean { vec![] } else { vec![FindingKind::OutOfBounds] };
+        assert_eq!(report.kinds(), outside, "{shift}");
+    }
+}
+
+#[test]
 fn more_shared_memory_than_promised_is_refused() {
     let queue = queue();
     let a = Buffer::from_slice(&queue, &[1i32; 64]).unwrap();

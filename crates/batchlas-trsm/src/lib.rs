@@ -9,11 +9,32 @@
 //! * A may be shared by the whole batch (stride 0). A and B must not overlap.
 //! * A zero on the diagonal is not tested for: the item's result is then what IEEE division makes of it, and other
 //!   items are not disturbed.
+//! * Division by the diagonal is multiplication by its reciprocal: one rounding more per solved row. A diagonal element
+//!   whose reciprocal overflows (a subnormal one) counts as zero.
 //! * No workspace.
+//!
+//! # Families
+//! With `E = op(A)` on the left and `op(A)^T` on the right, every case is `E x = alpha b` for vectors b that are columns or
+//! rows of B. Side, stored triangle and whether E is A or its transpose are compiled for, eight kernels per order and type;
+//! conjugation, unit diagonal, alpha, leading dimensions, strides and pointer arrays are facts of a launch.
+//!
+//! | family | serves | a thread owns |
+//! |---|---|---|
+//! | [`cta`] | orders to 32, any number of right-hand sides | whole right-hand sides |
+//! | [`sg_left`] | the same on the left, a warp per slice of columns | whole right-hand sides |
+//! | [`few`] | at most 8 right-hand sides, orders to 128 | rows of all right-hand sides |
+//! | `vendor` | what its library serves | |
 
+mod blocked;
+pub mod cta;
+pub mod few;
+pub mod fused;
+mod operands;
 mod problem;
 mod route;
 mod rows;
+pub mod sg_left;
 
+pub use blocked::Blocks;
 pub use problem::Problem;
 pub use route::{Trsm, VOCABULARY};

@@ -2,12 +2,15 @@
 
 use batchlas_core::seam::SolveShape;
 use batchlas_core::{
-    Device, Diag, Error, MatBatch, MatBatchMut, PanelSolve, Queue, Ran, Result, Scalar, Side, Trans, Uplo,
+    Device, Diag, Error, MatBatch, MatBatchMut, PanelSolve, Queue, QueueError, Ran, Result, Scalar, Side,
+    TrailingUpdate, Trans, Uplo,
 };
-use batchlas_select::{Candidate, Class, ExactField, LogField, Pin, Refusal, Selector, Spelling, Vocabulary};
+use batchlas_select::{
+    Asked, Candidate, Class, ExactField, LogField, Pin, Refusal, Selector, Spelling, Vocabulary,
+};
 
 use crate::problem::Problem;
-use crate::rows;
+use crate::{blocked, cta, few, fused, rows, sg_left};
 
 const OP: &str = "trsm";
 
@@ -15,11 +18,16 @@ const OP: &str = "trsm";
 pub static VOCABULARY: Vocabulary = Vocabulary {
     op: OP,
     candidates: &[
+        cta::CANDIDATE,
+        few::CANDIDATE,
+        sg_left::CANDIDATE,
+        fused::CANDIDATE,
+        blocked::CANDIDATE,
         rows::ROWS,
         batchlas_lanes::LANES,
         Candidate { family: "vendor", class: Class::Vendor, knobs: &[] },
     ],
-    last_resort: &["vendor"],
+    last_resort: &["few", "cta", "fused", "blocked", "vendor"],
     retired: &[],
     exact: &[
         ExactField { name: "side", values: &["L", "R"] },
@@ -41,9 +49,19 @@ pub struct Trsm<'s, T: Scalar> {
     pub pin: Option<Pin>,
     /// The vendor arm, where there is one.
     pub vendor: Option<&'s dyn PanelSolve<T>>,
+    /// The product that `blocked` updates with.
+    pub update: Option<&'s dyn TrailingUpdate<T>>,
 }
 
 impl<T: Scalar> Trsm<'_, T> {
+    /// What solves the diagonal blocks of `blocked`: this operation, an exact pin taken off. It cannot call itself for
+    /// ever, since `blocked` refuses what is a single block.
+    fn leaf(&self) -> Result<Self> {
+        let asked = Asked::resolve(&VOCABULARY, self.pin, &self.selector.environment)?;
+        let pin = if asked.pin.class().is_some() { asked.pin } else { Pin::Auto };
+        Ok(Trsm { pin: Some(pin), ..*self })
+    }
+
     /// Whether a family serves a problem on a device: correctness only, never speed.
     ///
     /// # Errors
@@ -51,6 +69,11 @@ impl<T: Scalar> Trsm<'_, T> {
     pub fn can_run(&self, device: &Device, shape: &SolveShape, family: &Spelling) -> Result<(), Refusal> {
         match (family.family(), self.vendor) {
             ("rows" | "lanes", _) => rows::can_run(device, shape, family),
+            ("cta", _) => cta::can_run(device, T::DTYPE, shape, family),
+            ("fused", _) => fused::can_run(device, T::DTYPE, shape, family),
+            ("blocked", _) => blocked::can_run(device, shape, family, self.update, self),
+            ("few", _) => few::can_run(device, T::DTYPE, shape, family),
+            ("sg_left", _) => sg_left::can_run(device, T::DTYPE, shape, family),
             ("vendor", Some(vendor)) => Ok(vendor.can_solve(device, shape)?),
             ("vendor", None) => Err("no vendor arm is wired".into()),
             (other, _) => Err(format!("trsm has no family {other}").into()),
@@ -72,23 +95,46 @@ impl<T: Scalar> PanelSolve<T> for Trsm<'_, T> {
         diag: Diag,
         alpha: T,
         a: MatBatch<'_, T>,
-        b: MatBatchMut<'_, T>,
+        mut b: MatBatchMut<'_, T>,
     ) -> Result<Ran> {
         let device = queue.device();
         let problem = Problem::new(side, uplo, trans, diag, &a, &b, device.place)?;
         if problem.is_empty() {
             return Ok(Ran::nothing(OP));
         }
-        let SolveShape { trans, n, q, batch, .. } = problem.shape;
-        let key =
-            VOCABULARY.key(&[side.letter(), trans.key().letter()], &[n as u64, q as u64, batch as u64])?;
-        let route = self.selector.route(&VOCABULARY, problem.dtype, device, &key, self.pin, |family| {
-            self.can_run(device, &problem.shape, family)
-        })?;
-        route.run(|family| match (family.family(), self.vendor) {
-            ("rows" | "lanes", _) => rows::run(queue, &problem.shape, alpha, a, b, family),
-            ("vendor", Some(vendor)) => vendor.solve(queue, side, uplo, trans, diag, alpha, a, b),
-            (other, _) => Err(Error::Internal(format!("trsm chose {other}, which it cannot run"))),
-        })
+        let shape = &problem.shape;
+        let sizes = [shape.n as u64, shape.q as u64, shape.batch as u64];
+        let key = VOCABULARY.key(&[side.letter(), shape.trans.key().letter()], &sizes)?;
+        let mut refused: Vec<(Spelling, Refusal)> = Vec::new();
+        loop {
+            let runnable = |family: &Spelling| match refused.iter().find(|(spelling, _)| spelling == family) {
+                Some((_, refusal)) => Err(refusal.clone()),
+                None => self.can_run(device, shape, family),
+            };
+            let route = self.selector.route(&VOCABULARY, problem.dtype, device, &key, self.pin, runnable)?;
+            let family = route.choice().spelling;
+            let ran = route.run(|family| match (family.family(), self.vendor) {
+                ("cta", _) => cta::run(queue, shape, alpha, a, b.rb_mut(), family),
+                ("fused", _) => fused::run(queue, shape, alpha, a, b.rb_mut(), family),
+                ("blocked", _) => {
+                    let update = self.update.ok_or(Error::MissingSeam { op: OP, seam: "update" })?;
+                    blocked::run(queue, shape, alpha, a, b.rb_mut(), family, update, &self.leaf()?)
+                }
+                ("few", _) => few::run(queue, shape, alpha, a, b.rb_mut(), family),
+                ("sg_left", _) => sg_left::run(queue, shape, alpha, a, b.rb_mut(), family),
+                ("rows" | "lanes", _) => rows::run(queue, shape, alpha, a, b.rb_mut(), family),
+                ("vendor", Some(vendor)) => {
+                    vendor.solve(queue, side, uplo, shape.trans, diag, alpha, a, b.rb_mut())
+                }
+                (other, _) => Err(Error::Internal(format!("trsm chose {other}, which it cannot run"))),
+            });
+            match ran {
+                // The compiled kernel broke its promise: the next candidate's turn. An exact pin has none and says so.
+                Err(Error::Queue(QueueError::Refused { entry, source })) => {
+                    refused.push((family, format!("`{entry}` is refused: {source}").into()));
+                }
+                done => return done,
+            }
+        }
     }
 }

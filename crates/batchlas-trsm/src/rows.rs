@@ -3,7 +3,7 @@
 
 use batchlas_core::seam::SolveShape;
 use batchlas_core::{Device, Error, MatBatch, MatBatchMut, Queue, Ran, Result, Scalar};
-use batchlas_lanes::{Case, GRAIN_BYTES, ISA, LANES, Lanes, MAX_N, Rows, Substitution, isa, pool};
+use batchlas_lanes::{Case, GRAIN_BYTES, ISA, LANES, Rows, Substitution, isa, pool};
 use batchlas_select::{Candidate, Class, Refusal, Spelling};
 
 /// One right-hand side per lane.
@@ -11,14 +11,7 @@ pub(crate) const ROWS: Candidate = Candidate { family: "rows", class: Class::Nat
 
 /// Whether one of the families serves a problem: correctness only.
 pub(crate) fn can_run(device: &Device, shape: &SolveShape, family: &Spelling) -> Result<(), Refusal> {
-    if family.family() == LANES.family {
-        return Lanes::new(device, shape.n, family).map(drop);
-    }
-    isa(device, family)?;
-    if shape.n > MAX_N {
-        return Err(format!("n = {}, rows serves n = 1 to {MAX_N}", shape.n).into());
-    }
-    Ok(())
+    isa(device, shape.n, family).map(drop)
 }
 
 /// Solves the batch, spread over the pool.
@@ -48,14 +41,12 @@ pub(crate) fn run<T: Scalar>(
         return Ok(Ran::leaf("trsm", family.to_string()));
     }
     let case = Case { side, uplo, trans, diag };
-    let internal = |refusal: Refusal| Error::Internal(refusal.to_string());
+    let isa = isa(queue.device(), n, family).map_err(String::from).map_err(Error::Internal)?;
     if family.family() == LANES.family {
-        let knobs = Lanes::new(queue.device(), n, family).map_err(internal)?;
-        let plan = Substitution::new::<T>(knobs.isa, knobs.pair, case, (n, q), (a.ld(), b.ld()));
+        let plan = Substitution::new::<T>(isa, case, (n, q), (a.ld(), b.ld()));
         pool.for_each_run((a, b), plan.group::<T>(), grain, |(a, b)| plan.solve(alpha, a, b))?;
-        return Ok(Ran::leaf("trsm", knobs.spelling()));
+    } else {
+        pool.for_each_run((a, b), 1, grain, |(a, b)| Rows { isa, case }.solve(alpha, a, b))?;
     }
-    let isa = isa(queue.device(), family).map_err(internal)?;
-    pool.for_each_run((a, b), 1, grain, |(a, b)| Rows { isa, case }.solve(alpha, a, b))?;
-    Ok(Ran::leaf("trsm", format!("rows:isa={isa}")))
+    Ok(Ran::leaf("trsm", format!("{}:isa={isa}", family.family())))
 }

@@ -103,7 +103,7 @@ template <class R> Complex<R> add(Complex<R> x, Complex<R> y) { return {x.re + y
 
 template <class R> R times(R x, double re, double) { return x * R(re); }
 template <class R> Complex<R> times(Complex<R> x, double re, double im) {
-  return {x.re * R(re) - x.im * R(im), x.re * R(im) + x.im * R(re)};
+  return {fma(-x.im, R(im), x.re * R(re)), fma(x.im, R(re), x.re * R(im))};
 }
 
 /// By a real factor: an infinite part does not turn the other into NaN.

@@ -5,7 +5,7 @@ use batchlas_core::{
 };
 use batchlas_gemm::Gemm;
 use batchlas_kernels::cuda::CudaQueue;
-use batchlas_posv::Posv;
+use batchlas_posv::{FactorOutput, Posv};
 use batchlas_potrf::Potrf;
 use batchlas_select::{Environment, Pin, Recorder, Selector, Vocabulary};
 use batchlas_trsm::Trsm;
@@ -167,9 +167,15 @@ impl Context {
         Potrf { selector: &self.selector, pin, vendor: self.vendor_factor() }
     }
 
-    /// The routed triangular solve with its arms.
-    pub(crate) fn trsm_with<T: Element>(&self, pin: Option<Pin>) -> Trsm<'_, T> {
-        Trsm { selector: &self.selector, pin, vendor: self.vendor_solve() }
+    /// Runs `call` with the routed triangular solve, its arms and the product behind its seam.
+    pub(crate) fn trsm_with<T: Element, R>(
+        &self,
+        pin: Option<Pin>,
+        call: impl FnOnce(&Trsm<'_, T>) -> Result<R>,
+    ) -> Result<R> {
+        let update = self.gemm_with(None);
+        let (selector, vendor) = (&self.selector, self.vendor_solve());
+        call(&Trsm { selector, pin, vendor, update: Some(&update) })
     }
 
     /// The routed products with their arms.
@@ -183,7 +189,11 @@ impl Context {
         pin: Option<Pin>,
         call: impl FnOnce(&Posv<'_, T>) -> Result<R>,
     ) -> Result<R> {
-        let (factor, solve) = (self.potrf_with(None), self.trsm_with(None));
-        call(&Posv { selector: &self.selector, pin, factor: Some(&factor), solve: Some(&solve) })
+        let factor = self.potrf_with(None);
+        let output = FactorOutput::default();
+        self.trsm_with(None, |solve| {
+            let solve = Some(solve as &dyn PanelSolve<T>);
+            call(&Posv { selector: &self.selector, pin, output, factor: Some(&factor), solve })
+        })
     }
 }

@@ -45,9 +45,12 @@ pub use batchlas_core::{
     WORKSPACE_ALIGN, WorkspaceMut,
 };
 pub use batchlas_kernels::cuda::Graph;
+pub use batchlas_posv::FactorOutput;
 pub use batchlas_select::{Environment, Executed, Recorder};
 pub use batchlas_vendor::Element;
-pub use catalogue::{Call, kernels, kernels_of};
+pub use catalogue::{Call, gemm_kernels, herk_kernels, kernels, kernels_of, product_kernels};
 pub use context::{Context, VOCABULARIES};
 pub use info::{Info, Pending};
-pub use options::{GemmOptions, HerkOptions, PosvOptions, PotrfOptions, PotrsOptions, TrsmOptions};
+pub use options::{
+    GemmOptions, HerkOptions, PosvOptions, PotrfOptions, PotriOptions, PotrsOptions, TrsmOptions,
+};

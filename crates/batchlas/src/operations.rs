@@ -1,14 +1,20 @@
 //! The operations of a [`Context`].
 
 use batchlas_core::{
-    Buffer, Factor, InfoMut, MatBatch, MatBatchMut, PanelSolve, Ran, Result, TrailingUpdate, WorkspaceMut,
+    Buffer, Factor, InfoMut, MatBatch, MatBatchMut, PanelSolve, Ran, RealOf, Result, TrailingUpdate,
+    WorkspaceMut,
 };
+use batchlas_posv::Posv;
+use batchlas_posv::mixed::Mixed;
 use batchlas_select::{Pin, Vocabulary};
 use batchlas_vendor::Element;
+use num_complex::Complex;
 
 use crate::context::Context;
 use crate::info::Pending;
-use crate::options::{GemmOptions, HerkOptions, PosvOptions, PotrfOptions, PotrsOptions, TrsmOptions};
+use crate::options::{
+    GemmOptions, HerkOptions, PosvOptions, PotrfOptions, PotriOptions, PotrsOptions, TrsmOptions,
+};
 
 /// A route option in terms of an operation's vocabulary.
 fn pin(vocabulary: &'static Vocabulary, route: Option<&String>) -> Result<Option<Pin>> {
@@ -67,8 +73,60 @@ impl Context {
         self.potrf_with(pin).factor_workspace(self.queue(), options.uplo, a)
     }
 
-    /// Solves `A X = B` for every item: `a` (`n x n`, Hermitian positive definite) is factored in place, `b`
-    /// (`n x nrhs`) is replaced by X. `n^3/3 + 2 n^2 nrhs` multiply-adds per item. A failed item's `b` is left
+    /// Inverse of every item from its Cholesky factor, in place in the triangle that holds it; the other triangle is not
+    /// touched. `2 n^3/3` multiply-adds per item, no workspace. The status of an item whose factor's diagonal is not
+    /// positive and finite is the 1-based index of the first such element, and the item is left unchanged.
+    ///
+    /// # Errors
+    /// A view that is not square or not where the context works; an order beyond
+    /// [`potri::max_n`](batchlas_potrf::potri::max_n).
+    pub fn potri<T: Element>(&self, a: MatBatchMut<'_, T>, options: &PotriOptions) -> Result<Pending<'_>> {
+        self.pending(a.batch(), 0, |info, _| self.potri_in(a, info, options))
+    }
+
+    /// [`Context::potri`] with the caller's `info`: nothing is allocated and nothing waits.
+    ///
+    /// # Errors
+    /// As for [`Context::potri`]; an `info` that does not fit.
+    pub fn potri_in<T: Element>(
+        &self,
+        a: MatBatchMut<'_, T>,
+        info: InfoMut<'_>,
+        options: &PotriOptions,
+    ) -> Result<Ran> {
+        batchlas_potrf::potri::potri(self.queue(), options.uplo, a, info)
+    }
+
+    /// Logarithm of the determinant of every item from its Cholesky factor in either triangle of `a`, into `out`
+    /// (`1 x 1`, real). `n` logarithms per item, no workspace. The status of an item whose factor's diagonal is not
+    /// positive and finite is the 1-based index of the first such element, and its result is NaN.
+    ///
+    /// # Errors
+    /// Views that do not fit each other or the context.
+    pub fn logdet<T: Element>(
+        &self,
+        a: MatBatch<'_, T>,
+        out: MatBatchMut<'_, RealOf<T>>,
+    ) -> Result<Pending<'_>> {
+        self.pending(a.batch(), 0, |info, _| self.logdet_in(a, out, info))
+    }
+
+    /// [`Context::logdet`] with the caller's `info`: nothing is allocated and nothing waits.
+    ///
+    /// # Errors
+    /// As for [`Context::logdet`]; an `info` that does not fit.
+    pub fn logdet_in<T: Element>(
+        &self,
+        a: MatBatch<'_, T>,
+        out: MatBatchMut<'_, RealOf<T>>,
+        info: InfoMut<'_>,
+    ) -> Result<Ran> {
+        batchlas_potrf::logdet::logdet(self.queue(), a, out, info)
+    }
+
+    /// Solves `A X = B` for every item: `a` (`n x n`, Hermitian positive definite) is factored in place (unless
+    /// [`PosvOptions::factor`] says that nobody needs the factor), `b` (`n x nrhs`) is replaced by X.
+    /// `n^3/3 + 2 n^2 nrhs` multiply-adds per item. A failed item's `b` is left
     /// unchanged.
     ///
     /// # Errors
@@ -97,7 +155,10 @@ impl Context {
         options: &PosvOptions,
     ) -> Result<Ran> {
         let pin = pin(&batchlas_posv::POSV, options.route.as_ref())?;
-        self.posv_with(pin, |posv| posv.posv(self.queue(), options.uplo, a, b, info, workspace))
+        self.posv_with(pin, |posv| {
+            let posv = Posv { output: options.factor, ..*posv };
+            posv.posv(self.queue(), options.uplo, a, b, info, workspace)
+        })
     }
 
     /// Bytes of workspace that [`Context::posv_in`] needs; `info_absent` says whether it will be called without `info`.
@@ -113,6 +174,55 @@ impl Context {
     ) -> Result<usize> {
         let pin = pin(&batchlas_posv::POSV, options.route.as_ref())?;
         self.posv_with(pin, |posv| posv.posv_workspace(self.queue(), options.uplo, a, b, info_absent))
+    }
+
+    /// [`Context::posv_in`] for f64 and c64 by way of a factor in f32 or c32, refined until the solution has full precision
+    /// (normwise backward error at most `eps sqrt(n)`). `iterations` receives, per item, the number of refinements, or -1
+    /// for an item that did not get there and was solved in full precision; only that item's A holds its factor, any
+    /// other's is unchanged. `options.route` pins the solve in half the precision. GPUs only. Pays where most condition
+    /// numbers are below about 1e6.
+    ///
+    /// # Errors
+    /// As for [`Context::posv_in`]; f32 or c32 operands; a CPU; an order beyond the device's shared memory.
+    pub fn posv_mixed_in<T: Element>(
+        &self,
+        a: MatBatchMut<'_, T>,
+        b: MatBatchMut<'_, T>,
+        info: InfoMut<'_>,
+        iterations: InfoMut<'_>,
+        workspace: WorkspaceMut<'_>,
+        options: &PosvOptions,
+    ) -> Result<Ran> {
+        let (pin, queue, uplo) =
+            (pin(&batchlas_posv::POSV, options.route.as_ref())?, self.queue(), options.uplo);
+        if T::DTYPE.is_complex() {
+            self.posv_with::<Complex<f32>, _>(pin, |low| {
+                Mixed { low: *low }.posv(queue, uplo, a, b, info, iterations, workspace)
+            })
+        } else {
+            self.posv_with::<f32, _>(pin, |low| {
+                Mixed { low: *low }.posv(queue, uplo, a, b, info, iterations, workspace)
+            })
+        }
+    }
+
+    /// Bytes of workspace that [`Context::posv_mixed_in`] needs.
+    ///
+    /// # Errors
+    /// As for [`Context::posv_mixed_in`].
+    pub fn posv_mixed_workspace<T: Element>(
+        &self,
+        a: MatBatch<'_, T>,
+        b: &MatBatchMut<'_, T>,
+        options: &PosvOptions,
+    ) -> Result<usize> {
+        let (pin, queue, uplo) =
+            (pin(&batchlas_posv::POSV, options.route.as_ref())?, self.queue(), options.uplo);
+        if T::DTYPE.is_complex() {
+            self.posv_with::<Complex<f32>, _>(pin, |low| Mixed { low: *low }.workspace(queue, uplo, a, b))
+        } else {
+            self.posv_with::<f32, _>(pin, |low| Mixed { low: *low }.workspace(queue, uplo, a, b))
+        }
     }
 
     /// Solves `A X = B` given the Cholesky factor of A in one triangle of `a`, which may be shared by the whole batch
@@ -143,7 +253,7 @@ impl Context {
     ) -> Result<Ran> {
         let pin = pin(&batchlas_trsm::VOCABULARY, options.route.as_ref())?;
         let TrsmOptions { side, uplo, trans, diag, alpha, .. } = *options;
-        self.trsm_with(pin).solve(self.queue(), side, uplo, trans, diag, alpha, a, b)
+        self.trsm_with(pin, |trsm| trsm.solve(self.queue(), side, uplo, trans, diag, alpha, a, b))
     }
 
     /// Matrix product of every item: `C = alpha op(A) op(B) + beta C`. `a` and `b` may be shared by the whole batch

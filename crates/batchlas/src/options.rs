@@ -4,6 +4,7 @@
 //! `tiny:lanes=8`, ...). Left out, `BATCHLAS_<OP>_ROUTE` decides if it is set, else the tuned tables.
 
 use batchlas_core::{Diag, RealOf, Scalar, Side, Trans, Uplo};
+use batchlas_posv::FactorOutput;
 
 /// Options of [`Context::potrf`](crate::Context::potrf).
 #[derive(Clone, Debug)]
@@ -20,18 +21,33 @@ impl Default for PotrfOptions {
     }
 }
 
+/// Options of [`Context::potri`](crate::Context::potri).
+#[derive(Clone, Debug)]
+pub struct PotriOptions {
+    /// Which triangle holds the factor, and will hold the inverse.
+    pub uplo: Uplo,
+}
+
+impl Default for PotriOptions {
+    fn default() -> Self {
+        PotriOptions { uplo: Uplo::Lower }
+    }
+}
+
 /// Options of [`Context::posv`](crate::Context::posv).
 #[derive(Clone, Debug)]
 pub struct PosvOptions {
     /// Which triangle of A is referenced.
     pub uplo: Uplo,
+    /// Whether A receives the factor.
+    pub factor: FactorOutput,
     /// Route pin of the whole solve; its children follow the environment and the tables.
     pub route: Option<String>,
 }
 
 impl Default for PosvOptions {
     fn default() -> Self {
-        PosvOptions { uplo: Uplo::Lower, route: None }
+        PosvOptions { uplo: Uplo::Lower, factor: FactorOutput::Stored, route: None }
     }
 }
 

@@ -1,7 +1,8 @@
 //! Instances of `potrf`, `posv` and `potrs`.
 
 use batchlas::{
-    Buffer, Context, Element, InfoMut, PosvOptions, PotrfOptions, PotrsOptions, Result, Uplo, WorkspaceMut,
+    Buffer, Context, Element, FactorOutput, InfoMut, PosvOptions, PotrfOptions, PotrsOptions, Result, Uplo,
+    WorkspaceMut,
 };
 
 use super::{Line, Outcome, Trouble, poisons, sampled, within};
@@ -128,6 +129,18 @@ impl Instance<'_> {
         with_info: bool,
         workspace_byte: u8,
     ) -> Result<After<T>> {
+        self.call_for(ctx, a, b, with_info, workspace_byte, FactorOutput::Stored)
+    }
+
+    fn call_for<T: Element>(
+        &self,
+        ctx: &Context,
+        a: &Store<T>,
+        b: &Store<T>,
+        with_info: bool,
+        workspace_byte: u8,
+        factor: FactorOutput,
+    ) -> Result<After<T>> {
         let (route, uplo) = (Some(self.route.to_owned()), self.uplo);
         let (mut on_a, mut on_b) = (a.upload(ctx)?, b.upload(ctx)?);
         let mut info = Buffer::from_slice(ctx.queue(), &vec![STALE_INFO; self.batch])?;
@@ -143,7 +156,7 @@ impl Instance<'_> {
                 let mut memory = workspace(ctx.potrf_workspace(a.rb(), &options)?)?;
                 ctx.potrf_in(a, span, WorkspaceMut::over(&mut memory), &options)
             } else {
-                let options = PosvOptions { uplo, route };
+                let options = PosvOptions { uplo, factor, route };
                 on_b.with_mut(ctx, |b| {
                     let mut memory = workspace(ctx.posv_workspace(a.rb(), &b, !with_info, &options)?)?;
                     ctx.posv_in(a, b, span, WorkspaceMut::over(&mut memory), &options)
@@ -174,6 +187,9 @@ impl Instance<'_> {
         same_bits("A without info", &first.a, &third.a, triangle)?;
         same_bits("B without info", &first.b, &third.b, |_, _, _| true)?;
 
+        if self.op == "posv" {
+            self.with_and_without_factor(ctx, &a, &b, &first)?;
+        }
         if let Some(only) = self.case.only_item {
             let clean = self.call(ctx, &self.store_a(&self.matrices(true), sentinel), &b, true, 0)?;
             same_bits("A beside a bad item", &first.a, &clean.a, |b, i, j| b != only && triangle(b, i, j))?;
@@ -193,6 +209,29 @@ impl Instance<'_> {
             same_bits("A of a clone", &first.a, &of_first, triangle)?;
         }
         Ok(worst)
+    }
+
+    /// A solve that discards its factor gives the same bits of X. What `tiny` stores is what potrf's `tiny` stores, bit for
+    /// bit, failed items included; what it does not store, it does not touch.
+    fn with_and_without_factor<T: Element>(
+        &self,
+        ctx: &Context,
+        a: &Store<T>,
+        b: &Store<T>,
+        stored: &After<T>,
+    ) -> std::result::Result<(), Trouble> {
+        let discarded = self.call_for(ctx, a, b, true, 0xFF, FactorOutput::Discarded)?;
+        same_bits("B without the factor", &stored.b, &discarded.b, |_, _, _| true)?;
+        if discarded.info != stored.info {
+            return Err(Trouble::Check("info changes when the factor is discarded".into()));
+        }
+        let tiny = self.route.starts_with("tiny");
+        untouched("A", a, &discarded.a, |_, i, j| !tiny && in_triangle(self.uplo, i, j))?;
+        if tiny {
+            let factored = Instance { op: "potrf", route: "tiny", ..*self }.call(ctx, a, b, true, 0)?;
+            same_bits("A of potrf", &factored.a, &stored.a, |_, i, j| in_triangle(self.uplo, i, j))?;
+        }
+        Ok(())
     }
 
     /// Statuses, what must not change, and residuals, in units of their bounds.

@@ -40,12 +40,42 @@ BATCHLAS_DEVICE double shuffle_xor(double value, int mask) { return __shfl_xor_s
 BATCHLAS_DEVICE int renamed(int value) { return __shfl_sync(0xffffffffu, value, lane()); }
 BATCHLAS_DEVICE u64 renamed(u64 value) { return __shfl_sync(0xffffffffu, value, lane()); }
 
+/// `address` + `step`, as one addition that the compiler does not fold into others: a walk along a matrix keeps one running address instead of every
+/// multiple of the step.
+BATCHLAS_DEVICE u64 advance(u64 address, u64 step) {
+  asm volatile("add.u64 %0, %0, %1;" : "+l"(address) : "l"(step));
+  return address;
+}
+
+/// `x`, not known before `value` is; `zero` is a zero that the compiler does not know to be one. Addresses that derive from it are then computed where they are
+/// needed, and loads from them stay there, instead of holding registers from the top of a long block of code on. One instruction.
+BATCHLAS_DEVICE u32 after(u32 x, float value, u32 zero) { return x | (__float_as_uint(value) & zero); }
+BATCHLAS_DEVICE u32 after(u32 x, double value, u32 zero) { return x | (static_cast<u32>(__double2loint(value)) & zero); }
+BATCHLAS_DEVICE u64 after(u64 x, float value, u32 zero) { return x | (__float_as_uint(value) & zero); }
+BATCHLAS_DEVICE u64 after(u64 x, double value, u32 zero) { return x | (static_cast<u32>(__double2loint(value)) & zero); }
+
+/// This warp's number in its block, known by the compiler to be the same in all lanes: branches on it do not diverge.
+BATCHLAS_DEVICE int uniform_warp() { return __shfl_sync(0xffffffffu, warp(), 0); }
+
+/// The same value, which the compiler cannot connect with the old one.
+BATCHLAS_DEVICE bool opaque(bool value) {
+  int same = value;
+  asm volatile("" : "+r"(same));
+  return same != 0;
+}
+
 // Arithmetic, rounded to nearest even.
 
 BATCHLAS_DEVICE float fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 BATCHLAS_DEVICE double fma(double a, double b, double c) { return __fma_rn(a, b, c); }
 BATCHLAS_DEVICE float mul(float a, float b) { return __fmul_rn(a, b); }
 BATCHLAS_DEVICE double mul(double a, double b) { return __dmul_rn(a, b); }
+
+BATCHLAS_DEVICE float reciprocal(float x) { return __frcp_rn(x); }
+BATCHLAS_DEVICE double reciprocal(double x) { return __drcp_rn(x); }
+/// The natural logarithm, to 1 ulp.
+BATCHLAS_DEVICE double log(double x) { return ::log(x); }
+BATCHLAS_DEVICE double nan() { return __longlong_as_double(0x7ff8000000000000ll); }
 
 /// 1 / sqrt(x) with a relative error of 2^-22 (f32) or about 2^-20 (f64); `x` positive, normal and finite.
 BATCHLAS_DEVICE float rsqrt_approx(float x) {
@@ -132,12 +162,28 @@ template <int Bytes> BATCHLAS_DEVICE void copy_async(bool active, void *shared, 
                  : "memory");
   }
 }
+/// The same to a `shared_address`; `if (!active)` zeros are written and nothing is read.
+template <int Bytes> BATCHLAS_DEVICE void copy_async_or_zero(bool active, u32 shared, u64 global) {
+  static_assert(Bytes == 4 || Bytes == 8 || Bytes == 16, "cp.async moves 4, 8 or 16 bytes");
+  if constexpr (Bytes == 16) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(global), "r"(active ? Bytes : 0) : "memory");
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;" ::"r"(shared), "l"(global), "r"(active ? Bytes : 0), "n"(Bytes) : "memory");
+  }
+}
+/// An address in shared memory as the instructions take it.
+BATCHLAS_DEVICE u32 shared_address(const void *pointer) { return static_cast<u32>(__cvta_generic_to_shared(pointer)); }
 /// Closes the group of this thread's copies since the last call.
 BATCHLAS_DEVICE void commit_async() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 /// Waits until at most `Pending` of this thread's groups are under way.
 template <int Pending> BATCHLAS_DEVICE void wait_async() { asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory"); }
 
 // Tensor cores, f64: C += A B by one warp. With g = lane / 4 and t = lane % 4, a lane holds C(g, 2t), C(g, 2t + 1), C(g + 8, 2t), C(g + 8, 2t + 1).
+
+/// A 8 x 4: a lane holds A(g, t); B 4 x 8: B(t, g); C 8 x 8 as the upper half of the above. Half the rate of the larger one on sm_90.
+BATCHLAS_DEVICE void mma_8x8x4(double (&c)[2], double a, double b) {
+  asm("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};" : "+d"(c[0]), "+d"(c[1]) : "d"(a), "d"(b));
+}
 
 /// A 16 x 8: a lane holds A(g, t), A(g + 8, t), A(g, t + 4), A(g + 8, t + 4); B 8 x 8: B(t, g), B(t + 4, g). Before sm_90 two rows of 8 x 8 x 4.
 BATCHLAS_DEVICE void mma_16x8x8(double (&c)[4], const double (&a)[4], const double (&b)[2]) {
@@ -157,6 +203,15 @@ BATCHLAS_DEVICE void mma_16x8x8(double (&c)[4], const double (&a)[4], const doub
   }
 #endif
 }
+/// The same in f32, of whose elements of A and B the upper 19 bits take part (TF32: 11 bits of precision); sums are f32.
+BATCHLAS_DEVICE void mma_16x8x8(float (&c)[4], const float (&a)[4], const float (&b)[2]) {
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(__float_as_uint(a[0])), "r"(__float_as_uint(a[1])), "r"(__float_as_uint(a[2])), "r"(__float_as_uint(a[3])), "r"(__float_as_uint(b[0])),
+        "r"(__float_as_uint(b[1])));
+}
+/// `x` rounded to the precision of TF32, ties away from zero.
+BATCHLAS_DEVICE float round_tf32(float x) { return __uint_as_float((__float_as_uint(x) + 0x1000u) & 0xffffe000u); }
 
 } // namespace arch
 } // namespace batchlas

@@ -66,6 +66,18 @@ template <class R> BATCHLAS_DEVICE Complex<R> sub_mul_conj(Complex<R> c, Complex
   return {arch::fma(-a.im, b.im, arch::fma(-a.re, b.re, c.re)), arch::fma(a.re, b.im, arch::fma(-a.im, b.re, c.im))};
 }
 
+/// c + a b, and c + a conj(b): two roundings per component when complex.
+BATCHLAS_DEVICE f32 add_mul(f32 c, f32 a, f32 b) { return arch::fma(a, b, c); }
+BATCHLAS_DEVICE f64 add_mul(f64 c, f64 a, f64 b) { return arch::fma(a, b, c); }
+template <class R> BATCHLAS_DEVICE Complex<R> add_mul(Complex<R> c, Complex<R> a, Complex<R> b) {
+  return {arch::fma(-a.im, b.im, arch::fma(a.re, b.re, c.re)), arch::fma(a.re, b.im, arch::fma(a.im, b.re, c.im))};
+}
+BATCHLAS_DEVICE f32 add_mul_conj(f32 c, f32 a, f32 b) { return arch::fma(a, b, c); }
+BATCHLAS_DEVICE f64 add_mul_conj(f64 c, f64 a, f64 b) { return arch::fma(a, b, c); }
+template <class R> BATCHLAS_DEVICE Complex<R> add_mul_conj(Complex<R> c, Complex<R> a, Complex<R> b) {
+  return {arch::fma(a.im, b.im, arch::fma(a.re, b.re, c.re)), arch::fma(-a.re, b.im, arch::fma(a.im, b.re, c.im))};
+}
+
 /// Whether a pivot can be factored by; false for NaN.
 BATCHLAS_DEVICE bool positive_and_finite(f32 d) { return d > 0 && d <= 3.40282347e+38f; }
 BATCHLAS_DEVICE bool positive_and_finite(f64 d) { return d > 0 && d <= 1.7976931348623157e+308; }

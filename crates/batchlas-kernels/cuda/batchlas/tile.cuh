@@ -12,11 +12,9 @@
 #include <batchlas/memory.cuh>
 #include <batchlas/partition.cuh>
 #include <batchlas/unroll.cuh>
+#include <batchlas/uplo.cuh>
 
 namespace batchlas {
-
-/// The triangle of A that is stored.
-enum class Uplo { Lower, Upper };
 
 /// Stands for the lane number in a partition that has no item: such a partition takes part in every collective on zeros, and touches no memory.
 constexpr int IDLE = -1;

@@ -9,6 +9,7 @@
 //! 20 bits, which is modelled by cutting the result to 20 bits, since kernels refine it.
 
 mod convert;
+mod fused;
 
 pub(crate) use convert::{CvtSpec, Round, bf16_to_f32, convert, f16_to_f32};
 
@@ -206,6 +207,7 @@ fn each2(x: &Lanes, y: &Lanes, out: &mut Lanes, g: impl Fn(u64, u64) -> u64) {
     }
 }
 
+#[inline(always)]
 fn each3(x: &Lanes, y: &Lanes, z: &Lanes, out: &mut Lanes, g: impl Fn(u64, u64, u64) -> u64) {
     for l in 0..32 {
         out[l] = g(x[l], y[l], z[l]);
@@ -459,8 +461,8 @@ pub(crate) fn ternary(op: TerOp, x: &Lanes, y: &Lanes, z: &Lanes, out: &mut Lane
     use TerOp::*;
     let lo = |v: u64| v & 0xffff_ffff;
     match op {
-        FmaF32 => each3(x, y, z, out, |a, b, c| pf(f(a).mul_add(f(b), f(c)))),
-        FmaF64 => each3(x, y, z, out, |a, b, c| pd(d(a).mul_add(d(b), d(c)))),
+        FmaF32 => fused::f32(x, y, z, out),
+        FmaF64 => fused::f64(x, y, z, out),
         // The product is exact in double precision; the sum is rounded to double before half.
         FmaF16x2 => each3(x, y, z, out, |a, b, c| halves3(a, b, c, f16_to_f32, f64_to_f16)),
         FmaBf16x2 => each3(x, y, z, out, |a, b, c| halves3(a, b, c, bf16_to_f32, f64_to_bf16)),

@@ -71,6 +71,7 @@ impl Kernel {
             part: 0,
             globals,
             register: Vec::new(),
+            mentions: Vec::new(),
             rows: 0,
             preds: CARRY + 1,
             fills: HashMap::new(),

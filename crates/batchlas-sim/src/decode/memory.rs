@@ -56,7 +56,9 @@ impl Decoder<'_> {
         m.take_any(&["v2", "v4", "v8"]);
         let d = self.dst_list(&o[0])?;
         self.check_vector(ty, d.len())?;
-        let value = Loaded { bytes: ty.bytes(), signed_to: self.signed_to(ty, &o[0]) };
+        let all = (0, d.len() * ty.bytes());
+        let kept = if strength == Strength::Strong { all } else { self.kept(&o[0], ty.bytes()) };
+        let value = Loaded { bytes: ty.bytes(), signed_to: self.signed_to(ty, &o[0]), kept };
         let class = Self::access_class(space, false);
         let space = if space == Space::Param { self.param_space(&o[1]) } else { space };
         if space == Space::Param {

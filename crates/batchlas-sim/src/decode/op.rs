@@ -45,6 +45,9 @@ pub(crate) struct Loaded {
     pub(crate) bytes: usize,
     /// For a signed type, the bits of the register to extend it to.
     pub(crate) signed_to: Option<u64>,
+    /// Bytes of the access before those that the assembler keeps, and how many it keeps: it narrows a vector load to what
+    /// is used of it.
+    pub(crate) kept: (usize, usize),
 }
 
 impl Loaded {

@@ -54,6 +54,8 @@ pub(super) struct Decoder<'a> {
     pub(super) globals: HashMap<String, u64>,
     /// Row or predicate of each declared register.
     pub(super) register: Vec<usize>,
+    /// How often each declared register stands in the code of the part.
+    pub(super) mentions: Vec<u32>,
     pub(super) rows: usize,
     pub(super) preds: usize,
     pub(super) fills: HashMap<Fill, Row>,
@@ -95,6 +97,16 @@ pub(super) const CACHE_HINTS: &[&str] = &[
 ];
 pub(super) const SCOPES: &[&str] = &["cta", "cluster", "gpu", "sys"];
 
+fn mention(operand: &Operand, mentions: &mut [u32]) {
+    match operand {
+        Operand::Reg(r) => mentions[r.0 as usize] += 1,
+        Operand::Address(inner, _) | Operand::Not(inner) => mention(inner, mentions),
+        Operand::Vector(list) => list.iter().for_each(|o| mention(o, mentions)),
+        Operand::Pair(a, b) => [a, b].into_iter().for_each(|o| mention(o, mentions)),
+        Operand::Imm(_) | Operand::Special(_) | Operand::Symbol(..) | Operand::Sink => {}
+    }
+}
+
 impl Decoder<'_> {
     /// Goes on to a part: its registers get rows and predicates of their own.
     pub(super) fn enter(&mut self, part: usize) {
@@ -106,6 +118,28 @@ impl Decoder<'_> {
             self.register.push(*next);
             *next += 1;
         }
+        self.mentions.clear();
+        self.mentions.resize(self.entry.registers.len(), 0);
+        for i in &self.entry.body {
+            i.operands.iter().for_each(|o| mention(o, &mut self.mentions));
+            if let Some(guard) = i.guard {
+                self.mentions[guard.reg.0 as usize] += 1;
+            }
+        }
+    }
+
+    /// The bytes of a vector load from the first value that is used to the last, widened to a power of two that is
+    /// aligned: where they start, and how many they are.
+    pub(super) fn kept(&self, d: &Operand, each: usize) -> (usize, usize) {
+        let list = self.list(d);
+        let used = |o: &Operand| match o {
+            Operand::Reg(r) => self.mentions[r.0 as usize] > 1,
+            other => *other != Operand::Sink,
+        };
+        let first = list.iter().position(used).unwrap_or(0);
+        let last = list.iter().rposition(used).unwrap_or(0);
+        let width = (0..).map(|bits| 1 << bits).find(|width| first / width == last / width).unwrap_or(1);
+        (first / width * width * each, width * each)
     }
 
     pub(super) fn symbol(&self, name: &str) -> Option<u64> {
@@ -291,7 +325,8 @@ impl Decoder<'_> {
 
     /// A type that a register holds in memory, and a vector of it that exists.
     pub(super) fn check_vector(&self, ty: Type, count: usize) -> Result<(), SimError> {
-        if ty.bytes() > 8 || ty == Type::Pred || !matches!(count, 1 | 2 | 4 | 8) {
+        // No access moves more than 32 bytes a thread.
+        if ty.bytes() > 8 || ty == Type::Pred || !matches!(count, 1 | 2 | 4 | 8) || count * ty.bytes() > 32 {
             return self.fail(format!("a vector of {count} of this type"));
         }
         Ok(())

@@ -239,7 +239,7 @@ impl Run<'_> {
             self.costs[pc].sectors += self.stats.global(&global[..g], bytes, store);
         }
         if s > 0 {
-            self.costs[pc].wavefronts += self.stats.shared(&shared[..s], bytes);
+            self.costs[pc].wavefronts += self.stats.shared(&shared[..s], bytes, store);
         }
     }
 
@@ -256,7 +256,9 @@ impl Run<'_> {
         let addresses = Self::addresses(warp, at);
         let each = value.bytes;
         let total = each * d.len();
-        self.count_cost(exec, pc, at.space, &addresses, total, false);
+        let (skipped, kept) = value.kept;
+        let from = addresses.map(|a| a.wrapping_add(skipped as u64));
+        self.count_cost(exec, pc, at.space, &from, kept, false);
         let kind = match strength {
             Strength::Weak => Kind::Read,
             Strength::Strong => Kind::StrongRead,

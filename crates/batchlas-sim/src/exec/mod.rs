@@ -23,6 +23,7 @@ use collective::Barrier;
 use mbarrier::PhaseBarrier;
 use memory::Copies;
 use std::collections::HashMap;
+use std::time::Instant;
 
 /// Runs a launch that has been checked.
 pub(crate) fn launch(
@@ -34,6 +35,7 @@ pub(crate) fn launch(
     params: &[u8],
     options: &Options,
 ) -> Report {
+    let start = Instant::now();
     memory.begin(kernel);
     let threads = block.iter().product::<u32>() as usize;
     let mut run = Run {
@@ -77,6 +79,7 @@ pub(crate) fn launch(
         findings: run.findings,
         dropped: run.dropped,
         stats: run.stats,
+        elapsed: start.elapsed(),
         sites: kernel.sites.clone(),
         costs: run.costs,
     }

@@ -308,7 +308,8 @@ impl Module {
     pub fn site(&self, entry: &Entry, index: usize) -> Site {
         let i = &entry.body[index];
         let source = i.source.map(|s| (self.file(s.file), s.line));
-        Site { index, ptx_line: i.line, opcode: i.opcode.clone(), source }
+        let inlined_at = i.source.and_then(|s| s.inlined_at).map(|(file, line)| (self.file(file), line));
+        Site { index, ptx_line: i.line, opcode: i.opcode.clone(), source, inlined_at }
     }
 
     /// The name of a source file, without its folder.

@@ -19,6 +19,19 @@ extern "C" __global__ void good_shared_bounds(int *a, int n) {
 // A vector load at an odd element.
 extern "C" __global__ void bad_aligned(int *a, int n) { int2 v = *(int2 *)(a + (n & 1)); a[threadIdx.x + 4] = v.x + v.y; }
 extern "C" __global__ void good_aligned(int *a, int n) { int2 v = *(int2 *)(a + (n & 2)); a[threadIdx.x + 4] = v.x + v.y; }
+extern "C" __global__ void bad_shared_aligned(int *a, int n) {
+    __shared__ __align__(8) int s[64];
+    s[threadIdx.x] = n; __syncthreads(); int2 v = *(int2 *)(s + (n & 1)); a[threadIdx.x + 4] = v.x + v.y;
+}
+extern "C" __global__ void good_shared_aligned(int *a, int n) {
+    __shared__ __align__(8) int s[64];
+    s[threadIdx.x] = n; __syncthreads(); int2 v = *(int2 *)(s + (n & 2)); a[threadIdx.x + 4] = v.x + v.y;
+}
+extern "C" __global__ void bad_local_aligned(int *a, int n) { __align__(8) int v[8]; for (int i = 0; i < 8; i++) v[i] = i; v[n & 3] = n; int2 w = *(int2 *)(v + (n & 1)); a[threadIdx.x + 4] = w.x + w.y; }
+extern "C" __global__ void good_local_aligned(int *a, int n) { __align__(8) int v[8]; for (int i = 0; i < 8; i++) v[i] = i; v[n & 3] = n; int2 w = *(int2 *)(v + (n & 2)); a[threadIdx.x + 4] = w.x + w.y; }
+// Past the end of a thread's own array.
+extern "C" __global__ void bad_local_bounds(int *a, int n) { int v[8]; for (int i = 0; i < 8; i++) v[i] = i; v[n & 3] = n; a[threadIdx.x] = v[n - 56]; }
+extern "C" __global__ void good_local_bounds(int *a, int n) { int v[8]; for (int i = 0; i < 8; i++) v[i] = i; v[n & 3] = n; a[threadIdx.x] = v[n - 57]; }
 // Reads what nobody wrote: global, shared and local memory.
 extern "C" __global__ void bad_uninitialised(int *a, int n) { a[threadIdx.x] = a[threadIdx.x + n] + 1; }
 extern "C" __global__ void good_uninitialised(int *a, int n) { a[threadIdx.x + n] = 1; a[threadIdx.x] = a[threadIdx.x + n] + 1; }
