@@ -2,11 +2,10 @@
 
 use batchlas_core::seam::UpdateShape;
 use batchlas_core::{
-    Device, Error, MatBatch, MatBatchMut, Queue, QueueError, Ran, RealOf, Result, Scalar, TrailingUpdate,
-    Trans, Uplo,
+    Device, Error, MatBatch, MatBatchMut, Queue, Ran, RealOf, Result, Scalar, TrailingUpdate, Trans, Uplo,
 };
 use batchlas_select::{
-    Candidate, Class, ExactField, Key, LogField, Pin, Refusal, Selector, Spelling, Vocabulary,
+    Call, Candidate, Class, ExactField, Key, LogField, Pin, Refusal, Selector, Spelling, Vocabulary,
 };
 
 use crate::family::Family;
@@ -81,8 +80,7 @@ impl<T: Scalar> Gemm<'_, T> {
         }
     }
 
-    /// Runs the best family for a problem. One whose compiled kernel breaks its promise gives way to the next; an exact
-    /// pin has none and says so.
+    /// Runs the best family for a problem.
     fn routed(
         &self,
         vocabulary: &'static Vocabulary,
@@ -91,22 +89,11 @@ impl<T: Scalar> Gemm<'_, T> {
         key: &Key,
         mut run: impl FnMut(&Spelling, Option<&'static Family>) -> Result<Ran>,
     ) -> Result<Ran> {
-        let mut refused: Vec<(Spelling, Refusal)> = Vec::new();
-        loop {
-            let route = self.selector.route(vocabulary, T::DTYPE, device, key, self.pin, |family| {
-                match refused.iter().find(|(spelling, _)| spelling == family) {
-                    Some((_, refusal)) => Err(refusal.clone()),
-                    None => self.can_run(device, shape, family),
-                }
-            })?;
-            let family = route.choice().spelling;
-            match route.run(|family| run(family, native(family.family()))) {
-                Err(Error::Queue(QueueError::Refused { entry, source })) => {
-                    refused.push((family, format!("`{entry}` is refused: {source}").into()));
-                }
-                done => return done,
-            }
-        }
+        let call = Call { selector: self.selector, vocabulary, dtype: T::DTYPE, device, key, pin: self.pin };
+        call.run(
+            |family| self.can_run(device, shape, family),
+            |family, _| run(family, native(family.family())),
+        )
     }
 
     fn vendor(&self, op: &'static str) -> Result<&dyn TrailingUpdate<T>> {

@@ -2,11 +2,12 @@
 
 use batchlas_core::seam::{FactorShape, SolveShape};
 use batchlas_core::{
-    Device, Diag, Error, Factor, InfoMut, Kernel, MatBatch, MatBatchMut, PanelSolve, Queue, QueueError, Ran,
-    Result, Scalar, Side, Trans, Uplo, WorkspaceMut,
+    Device, Diag, Error, Factor, InfoMut, Kernel, MatBatch, MatBatchMut, PanelSolve, Queue, Ran, Result,
+    Scalar, Side, Trans, Uplo, WorkspaceMut,
 };
 use batchlas_select::{
-    Candidate, Class, ExactField, Key, LogField, Pin, Refusal, Retired, Route, Selector, Spelling, Vocabulary,
+    Call, Candidate, Class, ExactField, Key, LogField, Pin, Refusal, Retired, Route, Selector, Spelling,
+    Vocabulary,
 };
 
 use crate::problem::{FactorOutput, Problem};
@@ -112,20 +113,23 @@ impl<'s, T: Scalar> Posv<'s, T> {
         }
     }
 
-    fn route<'a>(
-        &'a self,
+    /// Sizing and running choose by this one call.
+    fn call<'a>(
+        &self,
         vocabulary: &'static Vocabulary,
-        device: &Device,
+        device: &'a Device,
         problem: &Problem,
         key: &'a Key,
-        refused: &[(Spelling, Refusal)],
-    ) -> Result<Route<'a>> {
-        Ok(self.selector.route(vocabulary, problem.dtype, device, key, self.pin, |family| {
-            match refused.iter().find(|(spelling, _)| spelling == family) {
-                Some((_, refusal)) => Err(refusal.clone()),
-                None => self.can_run(vocabulary.op, device, problem, family),
-            }
-        })?)
+    ) -> Call<'a>
+    where
+        Self: 'a,
+    {
+        Call { selector: self.selector, vocabulary, dtype: problem.dtype, device, key, pin: self.pin }
+    }
+
+    fn route<'a>(&'a self, device: &'a Device, problem: &Problem, key: &'a Key) -> Result<Route<'a>> {
+        let call = self.call(&POSV, device, problem, key);
+        Ok(call.route(|family| self.can_run("posv", device, problem, family))?)
     }
 
     fn key(vocabulary: &'static Vocabulary, problem: &Problem) -> Result<Key> {
@@ -151,7 +155,7 @@ impl<'s, T: Scalar> Posv<'s, T> {
             return Ok(0);
         }
         let key = Self::key(&POSV, &problem)?;
-        match self.route(&POSV, queue.device(), &problem, &key, &[])?.family() {
+        match self.route(queue.device(), &problem, &key)?.family() {
             "tiny" | "lanes" => Ok(0),
             _ => {
                 let factor = self.factor()?.factor_workspace(queue, uplo, a)?;
@@ -167,7 +171,7 @@ impl<'s, T: Scalar> Posv<'s, T> {
     /// Nothing can run the problem; a bad pin.
     pub fn kernels(&self, device: &Device, problem: &Problem) -> Result<Vec<Kernel>> {
         let key = Self::key(&POSV, problem)?;
-        let route = self.route(&POSV, device, problem, &key, &[])?;
+        let route = self.route(device, problem, &key)?;
         Ok(match route.family() {
             "tiny" => tiny::kernels(problem, &route.choice().spelling).collect(),
             "cta" => vec![cta::kernel_of(problem, &route.choice().spelling, device.slm_budget)],
@@ -196,51 +200,33 @@ impl<'s, T: Scalar> Posv<'s, T> {
             return Ok(Ran::nothing("posv"));
         }
         let key = Self::key(&POSV, &problem)?;
-        let mut refused = Vec::new();
-        loop {
-            let route = self.route(&POSV, queue.device(), &problem, &key, &refused)?;
-            let family = route.choice().spelling;
-            let (a, b, info) = (a.rb_mut(), b.rb_mut(), info.rb_mut());
-            let ran = route.run(|family| match family.family() {
-                "tiny" => tiny::run(queue, &problem, self.output, a, b, info, family),
-                "lanes" => lanes::run(queue, &problem, self.output, a, b, info, family),
-                "cta" => {
-                    let solves = |a: MatBatchMut<'_, T>, info: InfoMut<'_>| {
-                        Ok(vec![cta::solve(queue, &problem, a.rb(), b, info, family)?])
-                    };
-                    blocked::factor_then(
-                        queue,
-                        family,
-                        self.factor()?,
-                        &problem,
-                        a,
-                        info,
-                        workspace.rb_mut(),
-                        solves,
-                    )
+        let device = queue.device();
+        self.call(&POSV, device, &problem, &key).run(
+            |family| self.can_run("posv", device, &problem, family),
+            |family, _| {
+                let (a, b, info, workspace) = (a.rb_mut(), b.rb_mut(), info.rb_mut(), workspace.rb_mut());
+                match family.family() {
+                    "tiny" => tiny::run(queue, &problem, self.output, a, b, info, family),
+                    "lanes" => lanes::run(queue, &problem, self.output, a, b, info, family),
+                    "cta" => {
+                        let solves = |a: MatBatchMut<'_, T>, info: InfoMut<'_>| {
+                            Ok(vec![cta::solve(queue, &problem, a.rb(), b, info, family)?])
+                        };
+                        let factor = self.factor()?;
+                        blocked::factor_then(queue, family, factor, &problem, a, info, workspace, solves)
+                    }
+                    "blocked" => {
+                        let solve = self.solve("posv")?;
+                        let solves = |a: MatBatchMut<'_, T>, info: InfoMut<'_>| {
+                            blocked::solve(queue, solve, uplo, a, b, info)
+                        };
+                        let factor = self.factor()?;
+                        blocked::factor_then(queue, family, factor, &problem, a, info, workspace, solves)
+                    }
+                    other => Err(Error::Internal(format!("posv chose {other}, which it cannot run"))),
                 }
-                "blocked" => {
-                    let solve = self.solve("posv")?;
-                    let solves = |a: MatBatchMut<'_, T>, info: InfoMut<'_>| {
-                        blocked::solve(queue, solve, uplo, a, b, info)
-                    };
-                    blocked::factor_then(
-                        queue,
-                        family,
-                        self.factor()?,
-                        &problem,
-                        a,
-                        info,
-                        workspace.rb_mut(),
-                        solves,
-                    )
-                }
-                other => Err(Error::Internal(format!("posv chose {other}, which it cannot run"))),
-            });
-            if !note_refusal(&ran, family, &mut refused) {
-                return ran;
-            }
-        }
+            },
+        )
     }
 
     /// Replaces B by the solution of `A X = B`, given the Cholesky factor of A in the triangle `uplo`. A may be shared
@@ -260,31 +246,18 @@ impl<'s, T: Scalar> Posv<'s, T> {
             return Ok(Ran::nothing("potrs"));
         }
         let key = Self::key(&POTRS, &problem)?;
-        let mut refused = Vec::new();
-        loop {
-            let route = self.route(&POTRS, queue.device(), &problem, &key, &refused)?;
-            let family = route.choice().spelling;
-            let b = b.rb_mut();
-            let ran = route.run(|family| match family.family() {
-                "cta" => cta::solve(queue, &problem, a, b, InfoMut::absent(), family),
+        let device = queue.device();
+        self.call(&POTRS, device, &problem, &key).run(
+            |family| self.can_run("potrs", device, &problem, family),
+            |family, _| match family.family() {
+                "cta" => cta::solve(queue, &problem, a, b.rb_mut(), InfoMut::absent(), family),
                 "blocked" => {
                     let mut ran = Ran::leaf("potrs", "blocked");
-                    ran.children.extend(blocked::potrs(queue, self.solve("potrs")?, uplo, a, b)?);
+                    ran.children.extend(blocked::potrs(queue, self.solve("potrs")?, uplo, a, b.rb_mut())?);
                     Ok(ran)
                 }
                 other => Err(Error::Internal(format!("potrs chose {other}, which it cannot run"))),
-            });
-            if !note_refusal(&ran, family, &mut refused) {
-                return ran;
-            }
-        }
+            },
+        )
     }
-}
-
-/// Whether a family's compiled kernel broke its promise; it is then noted, and the next candidate has its turn. An exact
-/// pin has none and says so.
-fn note_refusal(ran: &Result<Ran>, family: Spelling, refused: &mut Vec<(Spelling, Refusal)>) -> bool {
-    let Err(Error::Queue(QueueError::Refused { entry, source })) = ran else { return false };
-    refused.push((family, format!("`{entry}` is refused: {source}").into()));
-    true
 }

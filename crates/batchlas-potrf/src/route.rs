@@ -1,12 +1,15 @@
 //! The routed factorisation: vocabulary, predicate, choice and call.
 
+use std::sync::Arc;
+
 use batchlas_core::seam::FactorShape;
 use batchlas_core::{
     Device, Error, Factor, InfoMut, Kernel, MatBatch, MatBatchMut, Queue, QueueError, Ran, Result, Scalar,
     Uplo, WorkspaceMut,
 };
 use batchlas_select::{
-    Candidate, Class, ExactField, Key, LogField, Pin, Refusal, Retired, Route, Selector, Spelling, Vocabulary,
+    Call, Candidate, Class, ExactField, Key, LogField, Pin, Refusal, Retired, Route, Selector, Spelling,
+    Vocabulary,
 };
 
 use crate::problem::Problem;
@@ -70,7 +73,7 @@ impl<T: Scalar> Potrf<'_, T> {
     /// Nothing can run the problem; a bad pin.
     pub fn kernels(&self, device: &Device, problem: &Problem) -> Result<Vec<Kernel>> {
         let key = Self::key(problem)?;
-        let route = self.route(device, problem, &key, &[])?;
+        let route = self.route(device, problem, &key)?;
         Ok(match route.family() {
             "tiny" => {
                 tiny::layouts(problem.dtype, problem.n, problem.uplo, &route.choice().spelling).collect()
@@ -92,21 +95,23 @@ impl<T: Scalar> Potrf<'_, T> {
         self.vendor.ok_or(Error::MissingSeam { op: OP, seam: "vendor" })
     }
 
-    /// Sizing and running choose by this one function.
-    fn route<'a>(
-        &'a self,
-        device: &Device,
-        problem: &Problem,
-        key: &'a Key,
-        refused: &[(Spelling, Refusal)],
-    ) -> Result<Route<'a>> {
-        Ok(self.selector.route(&VOCABULARY, problem.dtype, device, key, self.pin, |family| match refused
-            .iter()
-            .find(|(spelling, _)| spelling == family)
-        {
-            Some((_, refusal)) => Err(refusal.clone()),
-            None => self.can_run(device, &problem.shape(), family),
-        })?)
+    /// Sizing and running choose by this one call.
+    fn call<'a>(&self, device: &'a Device, problem: &Problem, key: &'a Key) -> Call<'a>
+    where
+        Self: 'a,
+    {
+        Call {
+            selector: self.selector,
+            vocabulary: &VOCABULARY,
+            dtype: problem.dtype,
+            device,
+            key,
+            pin: self.pin,
+        }
+    }
+
+    fn route<'a>(&'a self, device: &'a Device, problem: &Problem, key: &'a Key) -> Result<Route<'a>> {
+        Ok(self.call(device, problem, key).route(|family| self.can_run(device, &problem.shape(), family))?)
     }
 }
 
@@ -121,7 +126,7 @@ impl<T: Scalar> Factor<T> for Potrf<'_, T> {
             return Ok(0);
         }
         let key = Self::key(&problem)?;
-        match self.route(queue.device(), &problem, &key, &[])?.family() {
+        match self.route(queue.device(), &problem, &key)?.family() {
             "vendor" => self.vendor()?.factor_workspace(queue, uplo, a),
             _ => Ok(0),
         }
@@ -142,38 +147,31 @@ impl<T: Scalar> Factor<T> for Potrf<'_, T> {
             return Ok(Ran::nothing(OP));
         }
         let key = Self::key(&problem)?;
-        let mut refused = Vec::new();
-        loop {
-            let route = self.route(queue.device(), &problem, &key, &refused)?;
-            let family = route.choice().spelling;
-            // The workspace was sized for the first choice, which launched nothing: a library that needs more of it than
-            // there is cannot stand in.
-            if let ("vendor", false) = (family.family(), refused.is_empty()) {
-                let need = self.vendor()?.factor_workspace(queue, uplo, a.rb())?;
-                if let Err(error) = workspace.validate(OP, need, queue.device().place) {
-                    refused.push((family, error.to_string().into()));
-                    continue;
-                }
-            }
-            let ran = route.run(|family| match family.family() {
+        let device = queue.device();
+        self.call(device, &problem, &key).run(
+            |family| self.can_run(device, &problem.shape(), family),
+            |family, refused| match family.family() {
                 "tiny" => tiny::run(queue, uplo, a.rb_mut(), info.rb_mut(), family),
                 "lanes" => lanes::run(queue, uplo, a.rb_mut(), info.rb_mut(), family),
                 "cta" => cta::run(queue, uplo, a.rb_mut(), info.rb_mut(), family),
                 "lpanel" => lpanel::run(queue, uplo, a.rb_mut(), info.rb_mut(), family),
                 "vendor" => {
-                    let need = self.vendor()?.factor_workspace(queue, uplo, a.rb())?;
-                    workspace.validate(OP, need, queue.device().place)?;
-                    self.vendor()?.factor(queue, uplo, a.rb_mut(), info.rb_mut(), workspace.rb_mut())
+                    let vendor = self.vendor()?;
+                    let need = vendor.factor_workspace(queue, uplo, a.rb())?;
+                    workspace.validate(OP, need, device.place).map_err(|error| {
+                        // The workspace was sized for the first choice, which launched nothing: a library that needs more
+                        // than there is cannot stand in.
+                        if refused.is_empty() { error } else { cannot_stand_in(family, error) }
+                    })?;
+                    vendor.factor(queue, uplo, a.rb_mut(), info.rb_mut(), workspace.rb_mut())
                 }
                 other => Err(Error::Internal(format!("potrf chose {other}, which it cannot run"))),
-            });
-            match ran {
-                // The compiled kernel broke its promise: the next candidate's turn. An exact pin has none and says so.
-                Err(Error::Queue(QueueError::Refused { entry, source })) => {
-                    refused.push((family, format!("`{entry}` is refused: {source}").into()));
-                }
-                done => return done,
-            }
-        }
+            },
+        )
     }
+}
+
+/// A candidate that lacks what the first choice did not need: refused, so that another may.
+fn cannot_stand_in(family: &Spelling, error: Error) -> Error {
+    QueueError::Refused { entry: family.to_string(), source: Arc::new(error) }.into()
 }

@@ -1,8 +1,10 @@
 //! The choice itself.
 //!
 //! 1. An exact pin is taken, or is an error: it never turns into something else.
-//! 2. Otherwise the nearest row of the table is walked, best first, for a candidate that runs; then the vocabulary's last
-//!    resort; then all candidates in vocabulary order. So something is chosen whenever anything runs.
+//! 2. Otherwise the nearest row of the table is walked, best first, for a candidate that runs; one whose knobs were
+//!    measured at a neighbour and do not fit here gives way to its family's own defaults before the next rank has its
+//!    turn. Then the vocabulary's last resort; then all candidates in vocabulary order. So something is chosen whenever
+//!    anything runs.
 //! 3. A class pin walks the same path over its class only and, if nothing there runs, degrades to automatic choice with
 //!    a warning. A build without vendor libraries walks it over native families only, without that way out.
 //!
@@ -81,10 +83,23 @@ pub enum Why {
     Pinned,
     /// A table row.
     Ranked(Ranking),
+    /// The same family as a table row, with its own defaults: the knobs of the row do not run here.
+    FamilyDefault(Ranking),
     /// The vocabulary's last resort, because no ranked candidate runs.
     LastResort,
     /// The first candidate that runs, because the last resort does not either.
     VocabularyOrder,
+}
+
+impl Why {
+    /// The table row that decided, if one did.
+    #[must_use]
+    pub const fn ranking(&self) -> Option<&Ranking> {
+        match self {
+            Self::Ranked(ranking) | Self::FamilyDefault(ranking) => Some(ranking),
+            Self::Pinned | Self::LastResort | Self::VocabularyOrder => None,
+        }
+    }
 }
 
 impl fmt::Display for Why {
@@ -93,7 +108,10 @@ impl fmt::Display for Why {
             Self::Pinned => f.write_str("pinned"),
             Self::LastResort => f.write_str("last resort"),
             Self::VocabularyOrder => f.write_str("vocabulary order"),
-            Self::Ranked(row) => {
+            Self::Ranked(row) | Self::FamilyDefault(row) => {
+                if matches!(self, Self::FamilyDefault(_)) {
+                    f.write_str("defaults of ")?;
+                }
                 let grid = if row.distance == 0.0 { "on the grid" } else { "extrapolated" };
                 let Ranking { file, line, rank, distance, source, .. } = row;
                 write!(f, "rank {rank} of {file}:{line}, {source}, distance {distance:.3} ({grid})")?;
@@ -201,7 +219,10 @@ pub fn choose(
     let resort = vocabulary.last_resort.iter().filter_map(|text| vocabulary.spelling(text).ok());
     let ranking = row.map_or(&[][..], |(_, row, _)| &row.ranking);
     let candidates = || {
-        let ranked = ranking.iter().enumerate().map(|(rank, spelling)| (*spelling, Stage::Ranked(rank)));
+        let ranked = ranking.iter().enumerate().flat_map(|(rank, spelling)| {
+            let default = spelling.family_default().map(|default| (default, Stage::FamilyDefault(rank)));
+            std::iter::once((*spelling, Stage::Ranked(rank))).chain(default)
+        });
         ranked
             .chain(resort.clone().map(|spelling| (spelling, Stage::LastResort)))
             .chain(vocabulary.spellings().map(|spelling| (spelling, Stage::VocabularyOrder)))
@@ -224,18 +245,23 @@ pub fn choose(
             .filter(|(spelling, _)| limited_to.is_none_or(|class| spelling.class() == class))
             .find(|(spelling, _)| interview.admit(*spelling).is_ok());
         if let Some((spelling, stage)) = runs {
-            let why = match (stage, row) {
-                (Stage::Ranked(rank), Some((found, row, distance))) => Why::Ranked(Ranking {
+            let at = |rank| {
+                row.map(|(found, row, distance)| Ranking {
                     file: found.file.to_owned(),
                     line: row.line,
                     rank,
                     distance,
                     source: row.source.clone(),
                     borrowed_from: found.borrowed_from,
-                }),
-                (Stage::LastResort, _) => Why::LastResort,
-                (Stage::VocabularyOrder | Stage::Ranked(_), _) => Why::VocabularyOrder,
+                })
             };
+            let why = match stage {
+                Stage::Ranked(rank) => at(rank).map(Why::Ranked),
+                Stage::FamilyDefault(rank) => at(rank).map(Why::FamilyDefault),
+                Stage::LastResort => Some(Why::LastResort),
+                Stage::VocabularyOrder => None,
+            }
+            .unwrap_or(Why::VocabularyOrder);
             let skipped = interview.refused;
             return Ok(Choice { spelling, why, asked, limited_to, skipped, warnings });
         }
@@ -252,6 +278,7 @@ pub fn choose(
 #[derive(Clone, Copy)]
 enum Stage {
     Ranked(usize),
+    FamilyDefault(usize),
     LastResort,
     VocabularyOrder,
 }

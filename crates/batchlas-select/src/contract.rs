@@ -1,6 +1,6 @@
 //! Selection in the terms of `batchlas-core`: one call from a problem to a family that runs, traced.
 
-use batchlas_core::{ArgumentError, Dtype, Error, Ran};
+use batchlas_core::{ArgumentError, Dtype, Error, QueueError, Ran};
 
 use crate::{Choice, Key, Pin, Problem, Refusal, SelectError, Selector, Spelling, Vocabulary};
 
@@ -68,10 +68,7 @@ impl Route<'_> {
     }
 
     /// Carries the choice out. The trace records it only if `run` succeeds.
-    ///
-    /// # Errors
-    /// What `run` returned.
-    pub fn run(self, run: impl FnOnce(&Spelling) -> Result<Ran, Error>) -> Result<Ran, Error> {
+    fn run(&self, run: impl FnOnce(&Spelling) -> Result<Ran, Error>) -> Result<Ran, Error> {
         let scope = self.selector.observer.begin(&self.problem, &self.choice);
         let ran = run(&self.choice.spelling)?;
         scope.executed();
@@ -79,22 +76,63 @@ impl Route<'_> {
     }
 }
 
-impl Selector {
-    /// Chooses a family for a problem on a device.
+/// One call of an operation that is to be routed: everything a choice depends on but the operands.
+#[derive(Debug, Clone, Copy)]
+pub struct Call<'a> {
+    /// Tables, environment and trace.
+    pub selector: &'a Selector,
+    /// The operation.
+    pub vocabulary: &'static Vocabulary,
+    /// Scalar type.
+    pub dtype: Dtype,
+    /// Where it runs.
+    pub device: &'a batchlas_core::Device,
+    /// Its selection key.
+    pub key: &'a Key,
+    /// Route pin of the call; overrides the environment's.
+    pub pin: Option<Pin>,
+}
+
+impl<'a> Call<'a> {
+    /// Chooses a family.
     ///
     /// # Errors
     /// As for [`Selector::choose`]; a device architecture that tables cannot name.
-    pub fn route<'a>(
-        &'a self,
-        vocabulary: &'static Vocabulary,
-        dtype: Dtype,
-        device: &batchlas_core::Device,
-        key: &'a Key,
-        pin: Option<Pin>,
+    pub fn route(
+        &self,
         can_run: impl FnMut(&Spelling) -> Result<(), Refusal>,
     ) -> Result<Route<'a>, SelectError> {
+        let Self { selector, vocabulary, dtype, device, key, pin } = *self;
         let problem = Problem { vocabulary, dtype: dtype.name(), device: device.arch.parse()?, key };
-        let choice = self.choose(&problem, pin, can_run)?;
-        Ok(Route { selector: self, problem, choice })
+        let choice = selector.choose(&problem, pin, can_run)?;
+        Ok(Route { selector, problem, choice })
+    }
+
+    /// Chooses a family and runs it. One whose compiled kernel broke its promise launched nothing and gives way to the
+    /// next choice; an exact pin has none and says so.
+    ///
+    /// `run` is told the families that were refused before it: resources of the call were sized for the first of them.
+    ///
+    /// # Errors
+    /// As for [`Call::route`]; what `run` returned.
+    pub fn run(
+        &self,
+        mut can_run: impl FnMut(&Spelling) -> Result<(), Refusal>,
+        mut run: impl FnMut(&Spelling, &[(Spelling, Refusal)]) -> Result<Ran, Error>,
+    ) -> Result<Ran, Error> {
+        let mut refused: Vec<(Spelling, Refusal)> = Vec::new();
+        loop {
+            let route =
+                self.route(|family| match refused.iter().find(|(spelling, _)| spelling == family) {
+                    Some((_, refusal)) => Err(refusal.clone()),
+                    None => can_run(family),
+                })?;
+            match route.run(|family| run(family, &refused)) {
+                Err(Error::Queue(error @ QueueError::Refused { .. })) => {
+                    refused.push((route.choice.spelling, error.to_string().into()));
+                }
+                done => return done,
+            }
+        }
     }
 }

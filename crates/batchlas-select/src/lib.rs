@@ -7,7 +7,7 @@
 //! measurements; correctness lives only in the operation's `can_run`. [`choose()`] joins them:
 //!
 //! 1. the row nearest to the key, by the sum of `weight * |log2 ratio|` over the key's log fields;
-//! 2. the first candidate of its ranking that can run;
+//! 2. the first candidate of its ranking that can run, a family's own defaults standing in for knobs that cannot;
 //! 3. failing that, the vocabulary's last resort, then its order.
 //!
 //! There is no other rule: no thresholds, no nested routers, no per-operation exceptions. What an operation cannot say
@@ -48,7 +48,7 @@ mod trace;
 mod vocabulary;
 
 pub use choose::{Choice, Problem, Ranking, Refusal, Warning, Why, choose};
-pub use contract::Route;
+pub use contract::{Call, Route};
 pub use device::Device;
 pub use environment::Environment;
 pub use error::SelectError;

@@ -112,6 +112,14 @@ impl Spelling {
         self.candidate.class
     }
 
+    /// This family with every knob left to it; `None` where that is this spelling itself, or a knob must be given.
+    #[must_use]
+    pub fn family_default(&self) -> Option<Self> {
+        let free = self.candidate.knobs.iter().all(|knob| !knob.required);
+        let given = self.values.iter().any(Option::is_some);
+        (free && given).then_some(Self { candidate: self.candidate, values: [None; MAX_KNOBS] })
+    }
+
     /// Value of a knob; `None` where it was left out or does not exist.
     #[must_use]
     pub fn knob(&self, name: &str) -> Option<Value> {

@@ -17,7 +17,7 @@ use std::io::Write;
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::{Choice, Environment, Problem, SelectError, Spelling, Why, coverage};
+use crate::{Choice, Environment, Problem, SelectError, Spelling, coverage};
 
 /// One executed operation.
 #[derive(Debug, Clone, PartialEq)]
@@ -43,11 +43,8 @@ pub struct Executed {
 impl Executed {
     /// Distance of the table row that decided; `None` where none did.
     #[must_use]
-    pub const fn distance(&self) -> Option<f64> {
-        match &self.choice.why {
-            Why::Ranked(ranking) => Some(ranking.distance),
-            _ => None,
-        }
+    pub fn distance(&self) -> Option<f64> {
+        self.choice.why.ranking().map(|ranking| ranking.distance)
     }
 
     /// This record and everything below it as indented lines.

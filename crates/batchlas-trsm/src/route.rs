@@ -2,11 +2,11 @@
 
 use batchlas_core::seam::SolveShape;
 use batchlas_core::{
-    Device, Diag, Error, MatBatch, MatBatchMut, PanelSolve, Queue, QueueError, Ran, Result, Scalar, Side,
-    TrailingUpdate, Trans, Uplo,
+    Device, Diag, Error, MatBatch, MatBatchMut, PanelSolve, Queue, Ran, Result, Scalar, Side, TrailingUpdate,
+    Trans, Uplo,
 };
 use batchlas_select::{
-    Asked, Candidate, Class, ExactField, LogField, Pin, Refusal, Selector, Spelling, Vocabulary,
+    Asked, Call, Candidate, Class, ExactField, LogField, Pin, Refusal, Selector, Spelling, Vocabulary,
 };
 
 use crate::problem::Problem;
@@ -105,15 +105,17 @@ impl<T: Scalar> PanelSolve<T> for Trsm<'_, T> {
         let shape = &problem.shape;
         let sizes = [shape.n as u64, shape.q as u64, shape.batch as u64];
         let key = VOCABULARY.key(&[side.letter(), shape.trans.key().letter()], &sizes)?;
-        let mut refused: Vec<(Spelling, Refusal)> = Vec::new();
-        loop {
-            let runnable = |family: &Spelling| match refused.iter().find(|(spelling, _)| spelling == family) {
-                Some((_, refusal)) => Err(refusal.clone()),
-                None => self.can_run(device, shape, family),
-            };
-            let route = self.selector.route(&VOCABULARY, problem.dtype, device, &key, self.pin, runnable)?;
-            let family = route.choice().spelling;
-            let ran = route.run(|family| match (family.family(), self.vendor) {
+        let call = Call {
+            selector: self.selector,
+            vocabulary: &VOCABULARY,
+            dtype: problem.dtype,
+            device,
+            key: &key,
+            pin: self.pin,
+        };
+        call.run(
+            |family| self.can_run(device, shape, family),
+            |family, _| match (family.family(), self.vendor) {
                 ("cta", _) => cta::run(queue, shape, alpha, a, b.rb_mut(), family),
                 ("fused", _) => fused::run(queue, shape, alpha, a, b.rb_mut(), family),
                 ("blocked", _) => {
@@ -127,14 +129,7 @@ impl<T: Scalar> PanelSolve<T> for Trsm<'_, T> {
                     vendor.solve(queue, side, uplo, shape.trans, diag, alpha, a, b.rb_mut())
                 }
                 (other, _) => Err(Error::Internal(format!("trsm chose {other}, which it cannot run"))),
-            });
-            match ran {
-                // The compiled kernel broke its promise: the next candidate's turn. An exact pin has none and says so.
-                Err(Error::Queue(QueueError::Refused { entry, source })) => {
-                    refused.push((family, format!("`{entry}` is refused: {source}").into()));
-                }
-                done => return done,
-            }
-        }
+            },
+        )
     }
 }

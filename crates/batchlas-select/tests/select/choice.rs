@@ -66,6 +66,31 @@ fn on_the_grid_is_distance_zero_and_only_then_measured() {
     }
 }
 
+/// Knobs measured at a neighbour that do not fit here: the family's own defaults stand in before the next rank, and the
+/// choice does not claim to be measured. A family whose knobs are required has no defaults.
+#[test]
+fn defaults_of_a_family_stand_in_for_knobs_that_do_not_run() {
+    let ranking = "lpanel:panel=16 | tiny:lanes=32 | vendor";
+    let tables = set([potrf_table("sm_90", &[("'L', 16, 128", ranking)])]);
+    let call = Call::new(&POTRF, &tables, &["L"], &[16, 128]);
+    let pick = |runs: &[&str]| {
+        choose(&call.problem(), &tables, by_caller(Pin::Auto), false, |spelling| {
+            runs.contains(&spelling.to_string().as_str()).then_some(()).ok_or_else(|| "refused".into())
+        })
+        .unwrap()
+    };
+    let choice = pick(&["tiny", "vendor"]);
+    assert_eq!(choice.spelling, spelled(&POTRF, "tiny"));
+    let skipped: Vec<_> = choice.skipped.iter().map(|(spelling, _)| spelling.to_string()).collect();
+    assert_eq!(skipped, ["lpanel:panel=16", "tiny:lanes=32"]);
+    let text = choice.why.to_string();
+    assert!(text.starts_with("defaults of rank 1 of potrf.f32.sm_90.toml:"), "{text}");
+    assert!(matches!(&choice.why, Why::FamilyDefault(row) if row.rank == 1 && row.distance == 0.0));
+    let choice = pick(&["tiny:lanes=32", "tiny", "vendor"]);
+    assert!(matches!(&choice.why, Why::Ranked(row) if row.rank == 1), "{:?}", choice.why);
+    assert_eq!(pick(&["vendor"]).spelling, spelled(&POTRF, "vendor"));
+}
+
 /// Orders weigh 2 in trsm and 3 in potrf and posv; everything else weighs 1.
 #[test]
 fn key_distances() {

@@ -3,6 +3,7 @@
 // A helper that cannot set up its test should panic with the line.
 #![allow(clippy::unwrap_used)]
 
+mod calls;
 mod choice;
 mod lints;
 mod ops;
