@@ -60,7 +60,8 @@ const CUDARC: &[&str] = &["batchlas-kernels", "batchlas-vendor"];
 
 /// Files that may hold `unsafe`, each because it owns foreign functions or raw memory.
 const UNSAFE: &[&str] = &[
-    "crates/batchlas-bench/benches/peers.rs",
+    "crates/batchlas-bench/benches/peers/arms.rs",
+    "crates/batchlas-bench/benches/peers/main.rs",
     "crates/batchlas-bench/src/large.rs",
     "crates/batchlas-core/src/arena.rs",
     "crates/batchlas-core/src/cpu.rs",

@@ -1,46 +1,25 @@
-//! The CPU arm against its peers: faer, and, where their libraries are found at run time, OpenBLAS, MKL and MKL compact.
-//!
-//! ```text
-//! pip install --no-deps --target target/peers scipy-openblas32 mkl intel-openmp tbb
-//! cargo bench -p batchlas-bench --bench peers -- [set=cache|memory] [ops=potrf,posv1,..] [n=2,4,..] [dtypes=f32,..]
-//!                                               [threads=1,2] [rounds=3] [out=FILE.jsonl]
-//! ```
-//!
-//! Arms are interleaved and rotated in one process, inputs are restored before every run, and a ratio is the median of the
-//! ratios of a round. Ours is what a caller gets: automatic choice, packing, pivot tests and `info` included. Peers run as a
-//! loop over the items on one thread, and over a pool for more; MKL compact packs, computes and unpacks, 256 KiB at a time.
-//! Residuals of all arms are formed from the last item.
-#![allow(unsafe_code, clippy::print_stdout)]
+//! What is timed: this library, and its peers as their own users call them.
+#![allow(unsafe_code)]
 
 use std::ffi::c_void;
-use std::fs::OpenOptions;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use std::time::{Instant, SystemTime};
 
 use batchlas::{
     Context, Dtype, Element, InfoMut, MatBatch, MatBatchMut, PosvOptions, PotrfOptions, Side, Trans,
     TrsmOptions, WorkspaceMut,
 };
-use batchlas_bench::matrices::{Random, definite};
-use batchlas_core::CpuQueue;
 use faer::dyn_stack::{MemBuffer, MemStack};
 use faer::linalg::cholesky::llt;
 use faer::linalg::triangular_solve;
 use faer::{MatMut, MatRef, Par};
 use libloading::Library;
-use num_complex::Complex;
-
-type Failure = Box<dyn std::error::Error>;
 
 /// Packed operands that MKL compact works on at a time.
 const COMPACT_BYTES: usize = 256 << 10;
-/// Distinct matrices of a batch.
-const DISTINCT: usize = 64;
 
 #[derive(Clone, Copy, PartialEq)]
-enum Op {
+pub(crate) enum Op {
     Potrf,
     Posv,
     Trsm(Side),
@@ -48,30 +27,30 @@ enum Op {
 
 /// What is timed: order `n`, `q` right-hand sides.
 #[derive(Clone, Copy)]
-struct Cell {
-    op: Op,
-    n: usize,
-    q: usize,
+pub(crate) struct Cell {
+    pub(crate) op: Op,
+    pub(crate) n: usize,
+    pub(crate) q: usize,
 }
 
 impl Cell {
-    fn rhs(&self) -> (usize, usize) {
+    pub(crate) fn rhs(&self) -> (usize, usize) {
         if self.op == Op::Trsm(Side::Right) { (self.q, self.n) } else { (self.n, self.q) }
     }
 }
 
 /// Operands of a run of items.
-struct Run<T> {
-    a: *mut T,
-    b: *mut T,
-    info: *mut i32,
-    items: usize,
+pub(crate) struct Run<T> {
+    pub(crate) a: *mut T,
+    pub(crate) b: *mut T,
+    pub(crate) info: *mut i32,
+    pub(crate) items: usize,
 }
 
-type Arm<'c, T> = Box<dyn Fn(&Run<T>) + Sync + 'c>;
+pub(crate) type Arm<'c, T> = Box<dyn Fn(&Run<T>) + Sync + 'c>;
 
 /// A peer's library, where its file is in `target/peers` or in `BATCHLAS_PEERS`.
-fn library(part: &str) -> Option<&'static Library> {
+pub(crate) fn library(part: &str) -> Option<&'static Library> {
     static FOUND: OnceLock<Vec<(PathBuf, Library)>> = OnceLock::new();
     let found = FOUND.get_or_init(|| {
         let root = std::env::var_os("BATCHLAS_PEERS")
@@ -117,7 +96,11 @@ type Trsm = unsafe extern "C" fn(*const u8, *const u8, *const u8, *const u8, *co
     *const c_void, *const i32, *mut c_void, *const i32, usize, usize, usize, usize);
 
 /// A loop over the items through the Fortran interface.
-fn lapack<T: Element>(library: &'static Library, prefix: &str, cell: Cell) -> Option<Arm<'static, T>> {
+pub(crate) fn lapack<T: Element>(
+    library: &'static Library,
+    prefix: &str,
+    cell: Cell,
+) -> Option<Arm<'static, T>> {
     let Cell { op, n, q } = cell;
     let (sa, sb, (rows, _)) = (n * n, n * q, cell.rhs());
     let name = |routine: &str| format!("{prefix}{}{routine}_", letter(T::DTYPE));
@@ -176,7 +159,7 @@ type TrsmCompact<A> = unsafe extern "C" fn(i32, i32, i32, i32, i32, i32, i32, A,
     i32, i32);
 
 /// MKL's interleaved format: column-major 102, Lower 122, Left 141, Right 142, N 111, T 112, C 113, `NonUnit` 131.
-fn compact<T: Element>(library: &'static Library, cell: Cell) -> Option<Arm<'static, T>> {
+pub(crate) fn compact<T: Element>(library: &'static Library, cell: Cell) -> Option<Arm<'static, T>> {
     let Cell { op, n, q } = cell;
     let name = |routine: &str| format!("mkl_{}{routine}_compact", letter(T::DTYPE));
     let format: unsafe extern "C" fn() -> i32 = symbol(library, "mkl_get_format_compact")?;
@@ -251,7 +234,7 @@ fn compact<T: Element>(library: &'static Library, cell: Cell) -> Option<Arm<'sta
 }
 
 /// faer in place, as its own users call it.
-fn faer<T: Element>(cell: Cell) -> Arm<'static, T> {
+pub(crate) fn faer<T: Element>(cell: Cell) -> Arm<'static, T> {
     let Cell { op, n, q } = cell;
     let (rows, cols) = cell.rhs();
     Box::new(move |run| {
@@ -293,7 +276,7 @@ fn faer<T: Element>(cell: Cell) -> Arm<'static, T> {
 }
 
 /// What a caller of this library gets.
-fn ours<'c, T: Element>(ctx: &'c Context, cell: Cell) -> Arm<'c, T> {
+pub(crate) fn ours<'c, T: Element>(ctx: &'c Context, cell: Cell) -> Arm<'c, T> {
     let Cell { op, n, q } = cell;
     let (rows, cols) = cell.rhs();
     Box::new(move |run| {
@@ -327,214 +310,4 @@ fn ours<'c, T: Element>(ctx: &'c Context, cell: Cell) -> Arm<'c, T> {
         };
         done.expect("a solved batch");
     })
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
-}
-
-/// Normwise residual of the last item, in units of `n eps`.
-fn residual<T: Element>(cell: Cell, before: (&[T], &[T]), after: (&[T], &[T])) -> f64 {
-    let Cell { op, n, q } = cell;
-    let (rows, cols) = cell.rhs();
-    let last = |all: &[T], each: usize| -> Vec<Complex<f64>> {
-        all[all.len() - each..].iter().map(|x| x.widen()).collect()
-    };
-    let (a, b, l, x) =
-        (last(before.0, n * n), last(before.1, n * q), last(after.0, n * n), last(after.1, n * q));
-    let (mut error, mut size_x) = (0.0, 0.0);
-    let size_a: f64 = a.iter().map(Complex::norm_sqr).sum();
-    let lower =
-        |m: &[Complex<f64>], i: usize, j: usize| if i >= j { m[j * n + i] } else { Complex::default() };
-    if op == Op::Potrf {
-        for (i, j) in (0..n).flat_map(|j| (j..n).map(move |i| (i, j))) {
-            let sum: Complex<f64> = (0..n).map(|k| lower(&l, i, k) * lower(&l, j, k).conj()).sum();
-            error += (sum - a[j * n + i]).norm_sqr();
-        }
-        return (error / size_a).sqrt() / (n as f64 * T::DTYPE.epsilon());
-    }
-    for (i, j) in (0..cols).flat_map(|j| (0..rows).map(move |i| (i, j))) {
-        let sum: Complex<f64> = match op {
-            Op::Posv => (0..n).map(|k| a[k * n + i] * x[j * rows + k]).sum(),
-            Op::Trsm(Side::Left) => (0..n).map(|k| lower(&a, i, k) * x[j * rows + k]).sum(),
-            _ => (0..n).map(|k| x[k * rows + i] * lower(&a, j, k)).sum(),
-        };
-        error += (sum - b[j * rows + i]).norm_sqr();
-        size_x += x[j * rows + i].norm_sqr();
-    }
-    (error / (size_a * size_x)).sqrt() / (n as f64 * T::DTYPE.epsilon())
-}
-
-/// What is timed unless the command line says otherwise.
-struct Set {
-    name: &'static str,
-    mib: usize,
-    ops: &'static str,
-    orders: &'static str,
-    threads: &'static str,
-}
-
-/// Operands that the caches hold, and operands that no cache holds.
-const SETS: [Set; 2] = [
-    Set {
-        name: "cache",
-        mib: 4,
-        ops: "potrf,posv1,posv4,posv16,left1,left4,left32,right1,right4,right32",
-        orders: "2,4,8,16,32,64,128,256",
-        threads: "1,2",
-    },
-    Set { name: "memory", mib: 384, ops: "potrf,posv1,right32", orders: "8,32", threads: "1" },
-];
-
-struct Settings {
-    threads: Vec<usize>,
-    mib: usize,
-    rounds: usize,
-    out: Option<PathBuf>,
-}
-
-/// Times every arm of a cell and prints a line per number of threads.
-fn time<T: Element>(name: &str, cell: Cell, settings: &Settings) -> Result<(), Failure> {
-    let Cell { n, q, op } = cell;
-    let each = (n * n + if op == Op::Potrf { 0 } else { n * q }) * size_of::<T>();
-    let items = ((settings.mib << 20) / each / 64 * 64).max(64);
-    let matrices: Vec<T> =
-        (0..DISTINCT).flat_map(|i| definite::<T>(n, &mut Random::new(7, i)).data).collect();
-    let source: Vec<T> = matrices.iter().copied().cycle().take(items * n * n).collect();
-    let mut random = Random::new(8, 0);
-    let rhs: Vec<T> = (0..items * n * q).map(|_| random.scalar()).collect();
-    let (mut a, mut b, mut info) = (source.clone(), rhs.clone(), vec![0; items]);
-    for &threads in &settings.threads {
-        let (ctx, pool) = (Context::cpu(threads)?, CpuQueue::new(threads)?);
-        let mut arms: Vec<(&str, Arm<'_, T>)> = vec![("ours", ours(&ctx, cell)), ("faer", faer(cell))];
-        let (openblas, mkl) = (library("openblas"), library("mkl_rt"));
-        arms.extend(openblas.and_then(|l| lapack(l, "scipy_", cell)).map(|arm| ("openblas", arm)));
-        arms.extend(mkl.and_then(|l| lapack(l, "", cell)).map(|arm| ("mkl", arm)));
-        arms.extend(mkl.and_then(|l| compact(l, cell)).map(|arm| ("compact", arm)));
-        let mut times = vec![Vec::new(); arms.len()];
-        let mut worst = vec![0.0; arms.len()];
-        for round in 0..settings.rounds + 1 {
-            for at in (0..arms.len()).map(|x| (x + round) % arms.len()) {
-                a.copy_from_slice(&source);
-                b.copy_from_slice(&rhs);
-                let start = Instant::now();
-                if at == 0 || threads == 1 {
-                    let run = Run { a: a.as_mut_ptr(), b: b.as_mut_ptr(), info: info.as_mut_ptr(), items };
-                    arms[at].1(&run);
-                } else {
-                    let (rows, cols) = cell.rhs();
-                    let operands = (
-                        (
-                            MatBatchMut::packed(&mut a, n, n, items)?,
-                            MatBatchMut::packed(&mut b, rows, cols, items)?,
-                        ),
-                        InfoMut::host(&mut info),
-                    );
-                    pool.for_each_chunk(operands, 16, |((mut a, mut b), info)| {
-                        let first = a.item_mut(0).map(|mut item| item.as_mut_ptr());
-                        let a_ptr = first.unwrap_or(std::ptr::null_mut());
-                        let b_ptr = b.item_mut(0).map_or(std::ptr::null_mut(), |mut item| item.as_mut_ptr());
-                        let info = std::ptr::with_exposed_provenance_mut(info.address() as usize);
-                        arms[at].1(&Run { a: a_ptr, b: b_ptr, info, items: a.batch() });
-                        Ok(())
-                    })?;
-                }
-                let seconds = start.elapsed().as_secs_f64();
-                if round > 0 {
-                    times[at].push(seconds * 1e9 / items as f64);
-                } else {
-                    worst[at] = residual(cell, (&source, &rhs), (&a, &b));
-                }
-            }
-        }
-        let own = median(times[0].clone());
-        let ratio =
-            |at: usize| median(times[at].iter().zip(&times[0]).map(|(peer, own)| peer / own).collect());
-        let peers: Vec<(&str, f64)> = (1..arms.len()).map(|at| (arms[at].0, ratio(at))).collect();
-        // A peer whose answer is wrong is no peer.
-        let right = |at: usize| worst[at] < 50.0;
-        let best = (1..arms.len()).filter(|&at| right(at)).map(ratio).fold(f64::INFINITY, f64::min);
-        let list: Vec<String> = peers.iter().map(|(name, x)| format!("{name} {x:.2}")).collect();
-        println!(
-            "{name:<7} {} n={n:<4} x{threads} {:>4} MiB {own:>11.1} ns  best {best:>5.2}  res {:.2}  {}",
-            T::DTYPE,
-            settings.mib,
-            worst[0],
-            list.join("  "),
-        );
-        if let Some(out) = &settings.out {
-            let mut file = OpenOptions::new().create(true).append(true).open(out)?;
-            let date = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
-            for at in 0..arms.len() {
-                writeln!(
-                    file,
-                    "{{\"op\":\"{name}\",\"dtype\":\"{}\",\"n\":{n},\"q\":{q},\"items\":{items},\"threads\":{threads},\"mib\":{},\
-                     \"arm\":\"{}\",\"ns_per_item\":{:.2},\"peer_over_ours\":{:.3},\"residual_n_eps\":{:.3},\"date\":\"{}\"}}",
-                    T::DTYPE,
-                    settings.mib,
-                    arms[at].0,
-                    median(times[at].clone()),
-                    ratio(at),
-                    worst[at],
-                    &date[..10],
-                )?;
-            }
-        }
-    }
-    Ok(())
-}
-
-fn main() -> Result<(), Failure> {
-    // SAFETY: nothing else runs yet. Peers must not start threads of their own.
-    unsafe {
-        for (name, value) in [
-            ("OPENBLAS_NUM_THREADS", "1"),
-            ("MKL_THREADING_LAYER", "SEQUENTIAL"),
-            ("MKL_INTERFACE_LAYER", "LP64"),
-        ] {
-            std::env::set_var(name, value);
-        }
-    }
-    let given =
-        |name: &str| std::env::args().find_map(|a| a.strip_prefix(&format!("{name}=")).map(str::to_owned));
-    for set in SETS {
-        let list = |name: &str, all: &str| -> Vec<String> {
-            given(name).unwrap_or_else(|| all.to_owned()).split(',').map(str::to_owned).collect()
-        };
-        let numbers = |name: &str, all: &str| {
-            list(name, all).iter().map(|x| x.parse()).collect::<Result<Vec<usize>, _>>()
-        };
-        if given("set").is_some_and(|wanted| wanted != set.name) {
-            continue;
-        }
-        let settings = Settings {
-            threads: numbers("threads", set.threads)?,
-            mib: set.mib,
-            rounds: numbers("rounds", "3")?[0],
-            out: given("out").map(PathBuf::from),
-        };
-        for name in list("ops", set.ops) {
-            let (word, q) = name.split_at(name.find(|c: char| c.is_ascii_digit()).unwrap_or(name.len()));
-            let (q, op) = match word {
-                "potrf" => (0, Op::Potrf),
-                "posv" => (q.parse()?, Op::Posv),
-                "left" => (q.parse()?, Op::Trsm(Side::Left)),
-                "right" => (q.parse()?, Op::Trsm(Side::Right)),
-                _ => return Err(format!("{name} is none of {}", set.ops).into()),
-            };
-            for dtype in list("dtypes", "f32,f64,c32,c64") {
-                for n in numbers("n", set.orders)? {
-                    let cell = Cell { op, n, q };
-                    match dtype.parse()? {
-                        Dtype::F32 => time::<f32>(&name, cell, &settings)?,
-                        Dtype::F64 => time::<f64>(&name, cell, &settings)?,
-                        Dtype::C32 => time::<Complex<f32>>(&name, cell, &settings)?,
-                        Dtype::C64 => time::<Complex<f64>>(&name, cell, &settings)?,
-                    }
-                }
-            }
-        }
-    }
-    Ok(())
 }
