@@ -67,6 +67,7 @@ const UNSAFE: &[&str] = &[
     "crates/batchlas-core/src/cpu.rs",
     "crates/batchlas-core/src/info.rs",
     "crates/batchlas-core/src/queue.rs",
+    "crates/batchlas-core/src/rehearsal.rs",
     "crates/batchlas-core/src/view.rs",
     "crates/batchlas-gemm/src/product.rs",
     "crates/batchlas-kernels/src/cuda/driver.rs",

@@ -7,7 +7,7 @@ mod solve;
 use std::time::Instant;
 
 use batchlas::{
-    Buffer, Call, Context, Dtype, Element, MatBatchMut, PosvOptions, PotrfOptions, Result, Uplo, WorkspaceMut,
+    Buffer, Context, Element, MatBatchMut, PosvOptions, PotrfOptions, Result, Uplo, WorkspaceMut,
 };
 
 use crate::matrices::{Random, definite};
@@ -211,20 +211,19 @@ fn graph(ctx: &Context) -> Outcome {
         return Ok("no graphs on this device".into());
     }
     for n in [5, 16, 32] {
-        let call = Call { dtype: Dtype::F32, uplo: Uplo::Lower, n, nrhs: 0, batch: BATCH };
-        ctx.prepare(&[call]).map_err(text)?;
         let one = definite::<f32>(n, &mut Random::new(26, n)).data;
         let pristine = ctx.upload(&one.repeat(BATCH)).map_err(text)?;
         let mut a = Buffer::<f32>::new(ctx.queue(), pristine.len()).map_err(text)?;
         let mut info = ctx.upload(&[77i32; BATCH]).map_err(text)?;
-        let mut enqueue = || {
+        let mut enqueue = |ctx: &Context| {
             a.copy_from(ctx.queue(), &pristine)?;
             let view = a.view_mut(n, n, n, n * n, BATCH)?;
             let workspace = WorkspaceMut::empty(ctx.device().place);
             ctx.potrf_in(view, info.info_mut(), workspace, &PotrfOptions::default()).map(drop)
         };
-        enqueue().map_err(text)?;
-        let recorded = ctx.capture(&mut enqueue).map_err(text)?;
+        ctx.prepare(&mut enqueue).map_err(text)?;
+        enqueue(ctx).map_err(text)?;
+        let recorded = ctx.capture(|| enqueue(ctx)).map_err(text)?;
         let direct = ctx.download(&a).map_err(text)?;
         let bits = |data: &[f32]| data.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
         for replay in 0..REPLAYS {

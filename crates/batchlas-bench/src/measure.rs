@@ -6,8 +6,8 @@
 //! and is not ranked.
 
 use batchlas::{
-    Buffer, Context, Device, Diag, Dtype, Element, PosvOptions, PotrfOptions, Queue, Ran, Result, Side,
-    Trans, TrsmOptions, Uplo, WorkspaceMut,
+    Buffer, Context, Device, Diag, Dtype, Element, Kernel, PosvOptions, PotrfOptions, Queue, Ran, Result,
+    Side, Trans, TrsmOptions, Uplo, WorkspaceMut,
 };
 use num_complex::Complex;
 use serde::{Deserialize, Serialize};
@@ -182,25 +182,7 @@ pub fn measure(
     reps: usize,
     provenance: &Provenance,
 ) -> Result<Vec<Timed>> {
-    match cell.dtype {
-        Dtype::F32 => measure_typed::<f32>(ctx, cell, families, reps, provenance),
-        Dtype::F64 => measure_typed::<f64>(ctx, cell, families, reps, provenance),
-        Dtype::C32 => measure_typed::<Complex<f32>>(ctx, cell, families, reps, provenance),
-        Dtype::C64 => measure_typed::<Complex<f64>>(ctx, cell, families, reps, provenance),
-    }
-}
-
-fn measure_typed<T: Element>(
-    ctx: &Context,
-    cell: &Cell,
-    families: &[String],
-    reps: usize,
-    provenance: &Provenance,
-) -> Result<Vec<Timed>> {
-    let mut subject: Box<dyn Subject + '_> = match cell.op {
-        Op::Gemm(..) | Op::Herk(..) => Box::new(product::Products::<T>::new(ctx, cell)?),
-        _ => Box::new(Bench::<T>::new(ctx, cell)?),
-    };
+    let mut subject = subject(ctx, cell, DISTINCT)?;
     let arms = time(&mut *subject, cell.batch, families, reps);
     let timed = |Arm { family, checked, full, half }: Arm<'_>| {
         let outcome = checked
@@ -208,6 +190,41 @@ fn measure_typed<T: Element>(
         Timed { family: family.clone(), outcome }
     };
     Ok(arms.into_iter().map(timed).collect())
+}
+
+/// The kernels that timing an arm of a cell launches, found on a rehearsing context.
+///
+/// # Errors
+/// What the arm refuses.
+pub fn kernels(rehearsal: &Context, cell: &Cell, family: &str) -> Result<Vec<Kernel>> {
+    let mut subject = subject(rehearsal, cell, 0)?;
+    for batch in [cell.batch, half(cell.batch)] {
+        subject.call(family, batch)?;
+    }
+    drop(subject);
+    Ok(rehearsal.rehearsed())
+}
+
+/// The smaller batch that a time per item is compared with.
+fn half(batch: usize) -> usize {
+    (batch / 2).max(1)
+}
+
+/// The buffers of a cell, with at most `distinct` different items; undefined contents if that is 0.
+fn subject<'c>(ctx: &'c Context, cell: &'c Cell, distinct: usize) -> Result<Box<dyn Subject + 'c>> {
+    match cell.dtype {
+        Dtype::F32 => typed::<f32>(ctx, cell, distinct),
+        Dtype::F64 => typed::<f64>(ctx, cell, distinct),
+        Dtype::C32 => typed::<Complex<f32>>(ctx, cell, distinct),
+        Dtype::C64 => typed::<Complex<f64>>(ctx, cell, distinct),
+    }
+}
+
+fn typed<'c, T: Element>(ctx: &'c Context, cell: &'c Cell, distinct: usize) -> Result<Box<dyn Subject + 'c>> {
+    Ok(match cell.op {
+        Op::Gemm(..) | Op::Herk(..) => Box::new(product::Products::<T>::new(ctx, cell, distinct)?),
+        _ => Box::new(Bench::<T>::new(ctx, cell, distinct)?),
+    })
 }
 
 /// A problem that is run again and again.
@@ -255,8 +272,8 @@ struct Bench<'c, T: Element> {
 }
 
 impl<'c, T: Element> Bench<'c, T> {
-    fn new(ctx: &'c Context, cell: &'c Cell) -> Result<Self> {
-        let distinct = cell.batch.min(DISTINCT);
+    fn new(ctx: &'c Context, cell: &'c Cell, distinct: usize) -> Result<Self> {
+        let distinct = cell.batch.min(distinct);
         let (rows, cols) = Self::rhs_shape(cell);
         let items: Vec<Square<T>> =
             (0..distinct).map(|b| definite(cell.n, &mut Random::new(11, b))).collect();
@@ -270,7 +287,7 @@ impl<'c, T: Element> Bench<'c, T> {
         let fill = |items: Vec<&[T]>, each: usize| -> Result<Buffer<T>> {
             let mut buffer = Buffer::new(queue, cell.batch * each)?;
             let block = items.concat();
-            for start in (0..cell.batch).step_by(distinct.max(1)) {
+            for start in (0..cell.batch).step_by(distinct.max(1)).take_while(|_| distinct > 0) {
                 let count = distinct.min(cell.batch - start);
                 buffer.write(queue, start * each, &block[..count * each])?;
             }
@@ -371,7 +388,7 @@ fn time<'f>(subject: &mut dyn Subject, batch: usize, families: &'f [String], rep
     for _ in 0..reps.max(1) {
         for arm in arms.iter_mut().filter(|arm| arm.checked.is_ok()) {
             let times = subject.call(arm.family, batch).and_then(|(full, _)| {
-                let (half, _) = subject.call(arm.family, (batch / 2).max(1))?;
+                let (half, _) = subject.call(arm.family, half(batch))?;
                 Ok((full, half))
             });
             match times {
@@ -392,7 +409,7 @@ fn row(
     family: &str,
     ran: &Ran,
     (residual, bad_items): (f64, usize),
-    [full, half]: [&[f64]; 2],
+    [full, halved]: [&[f64]; 2],
     provenance: &Provenance,
 ) -> Row {
     let Cell { op, dtype, uplo, n, nrhs, batch } = *cell;
@@ -435,7 +452,7 @@ fn row(
         rel_sd: relative_deviation(full),
         reps: full.len(),
         // A batch of one has no half to be compared with.
-        saturated: batch > 1 && per_item(half, batch / 2) <= SATURATED * ns_per_item,
+        saturated: batch > 1 && per_item(halved, half(batch)) <= SATURATED * ns_per_item,
         residual,
         bad_items,
         floor_ns,
@@ -466,7 +483,11 @@ fn relative_deviation(values: &[f64]) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use std::str::FromStr;
+
     use super::*;
+    use batchlas::Environment;
+    use batchlas_kernels::Arch;
 
     #[test]
     fn a_row_of_each_operation_is_right_and_complete() {
@@ -496,6 +517,27 @@ mod tests {
                 assert_eq!(json.as_object().unwrap().len(), 28, "the ledger's fields");
             }
         }
+    }
+
+    /// A rehearsal names the kernels of an arm without a device, those of children behind seams included, and writes to
+    /// no memory: a batch that no machine holds costs nothing.
+    #[test]
+    fn kernels_of_an_arm_are_known_without_a_device() {
+        let device = Arch::from_str("sm_90").unwrap().device().unwrap();
+        let ctx = Context::rehearsing(device, Environment::default()).unwrap();
+        let cell = |op, n, nrhs, batch| Cell { op, dtype: Dtype::F64, uplo: Uplo::Upper, n, nrhs, batch };
+        let names = |cell: &Cell, family: &str| -> Vec<String> {
+            kernels(&ctx, cell, family).unwrap().into_iter().map(|kernel| kernel.entry).collect()
+        };
+        let tiny = names(&cell(Op::Potrf, 17, 0, 1 << 31), "tiny");
+        assert!(matches!(&tiny[..], [one] if one.contains("potrf_tiny<batchlas::f64, 17")), "{tiny:?}");
+        let blocked = names(&cell(Op::Posv, 20, 3, 100), "blocked");
+        for part in ["potrf_", "trsm_"] {
+            assert!(blocked.iter().any(|name| name.contains(part)), "{blocked:?}");
+        }
+        assert!(names(&cell(Op::Gemm([Trans::No; 2], 8, 8), 8, 0, 2), "vendor").is_empty());
+        let error = kernels(&ctx, &cell(Op::Potrf, 33, 0, 2), "tiny").unwrap_err();
+        assert!(error.to_string().contains("33"), "{error}");
     }
 
     #[test]

@@ -15,7 +15,7 @@
 
 use std::str::FromStr;
 
-use batchlas::{Dtype, Uplo};
+use batchlas::{Diag, Dtype, Side, Trans, Uplo};
 
 use crate::measure::{Cell, Op};
 
@@ -49,6 +49,31 @@ pub fn parse(text: &str) -> Result<Vec<Entry>, SweepError> {
         .filter(|(_, line)| !line.trim().is_empty())
         .map(|(line, words)| entry(words).map_err(|what| SweepError { line, what }))
         .collect()
+}
+
+/// What users of the orders `orders` are likely to call: every operation, type and triangle, one right-hand side and many,
+/// a small batch and a large one, by the tables' choice.
+pub fn usual(orders: impl IntoIterator<Item = usize>) -> Vec<Entry> {
+    let mut entries = Vec::new();
+    for n in orders.into_iter().filter(|&n| n > 0) {
+        for (dtype, uplo) in
+            Dtype::ALL.into_iter().flat_map(|dtype| Uplo::ALL.iter().map(move |&u| (dtype, u)))
+        {
+            let mut ops = vec![(Op::Potrf, 0), (Op::Posv, 1), (Op::Posv, 8), (Op::Herk(Trans::No, n), 0)];
+            for (&side, &trans) in
+                Side::ALL.iter().flat_map(|s| [Trans::No, Trans::ConjTrans].iter().map(move |t| (s, t)))
+            {
+                ops.extend([1, 8, 256].map(|q| (Op::Trsm(side, trans, Diag::NonUnit), q)));
+            }
+            ops.push((Op::Gemm([Trans::No; 2], n, n), 0));
+            for ((op, nrhs), batch) in ops.into_iter().flat_map(|op| [128, 1 << 17].map(|batch| (op, batch)))
+            {
+                let cell = Cell { op, dtype, uplo, n, nrhs, batch };
+                entries.push(Entry { cell, routes: vec!["auto".to_owned()] });
+            }
+        }
+    }
+    entries
 }
 
 fn parsed<T: FromStr>(text: &str, what: &str) -> Result<T, String> {
@@ -126,7 +151,6 @@ fn product<'w>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use batchlas::{Diag, Side, Trans};
 
     #[test]
     fn cells_of_every_operation_parse() {

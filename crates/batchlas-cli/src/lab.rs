@@ -1,15 +1,15 @@
 //! The commands for people who test or measure on a GPU machine: `gpu-test`, `bench`, `aot`.
 
-use std::fmt;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use batchlas::{Dtype, Kernel};
+use batchlas::{Context, Dtype, Environment, Kernel};
 use batchlas_bench::conform::{self, Filter};
 use batchlas_bench::corpus::Corpus;
-use batchlas_bench::measure::{Cell, Op, Provenance, Row, measure};
+use batchlas_bench::measure::{Provenance, Row, kernels, measure};
+use batchlas_bench::sweep::Entry;
 use batchlas_bench::{large, sweep};
 use batchlas_kernels::cuda::{Driver, selftest};
 use batchlas_kernels::nvrtc::Nvrtc;
@@ -152,22 +152,6 @@ pub(crate) fn bench(args: &Bench) -> Result<usize> {
     Ok(missing)
 }
 
-/// Whether a kernel is one that a cell can launch: a sweep times packed batches of one type and case. A parameter that a
-/// kernel is not compiled for is not in its name.
-fn times(cell: &Cell, kernel: &Kernel) -> bool {
-    let named = |parameter: &str, value: &dyn fmt::Debug| {
-        let prefix = format!("batchlas::{parameter}::");
-        !kernel.entry.contains(&prefix) || kernel.entry.contains(&format!("{prefix}{value:?}"))
-    };
-    let side = match cell.op {
-        Op::Trsm(side, ..) => named("Side", &side),
-        _ => true,
-    };
-    let scalar = kernel.entry.contains(&format!("batchlas::{},", cell.dtype));
-    let kept = !kernel.entry.contains("Discard");
-    scalar && named("Uplo", &cell.uplo) && side && named("Layout", &format_args!("Strided")) && kept
-}
-
 /// The sizes of a row beside its order, and the rate of a product.
 fn sizes(row: &Row) -> String {
     match (row.m, row.k, row.tflops()) {
@@ -191,12 +175,16 @@ pub(crate) struct Aot {
     /// The bundle
     #[arg(short, long)]
     output: PathBuf,
-    /// Orders up to 32 whose kernels are wanted; all of them if left out
+    /// Orders whose kernels are wanted: what the tables choose for small and large batches of each operation; 1 to 32 if
+    /// left out
     #[arg(long, value_delimiter = ',')]
     n: Vec<usize>,
     /// Instead, the kernels that the routes of a sweep file launch
     #[arg(long)]
     sweep: Option<PathBuf>,
+    /// Multiprocessors of the device, which some launches depend on
+    #[arg(long, default_value_t = 132)]
+    multiprocessors: u32,
     /// Compilers to run at once; 0 means one per core
     #[arg(long, default_value_t = 0)]
     threads: usize,
@@ -206,36 +194,23 @@ pub(crate) struct Aot {
 pub(crate) fn aot(args: &Aot) -> Result<usize> {
     let lab = |error: batchlas_kernels::Error| CliError::Lab(error.to_string());
     let arch: Arch = args.arch.parse().map_err(lab)?;
-    let mut wanted: Vec<Kernel> = match &args.sweep {
-        None if args.n.is_empty() => {
-            let mut all = batchlas::kernels(&args.arch, 1..=32)?;
-            all.extend(batchlas::product_kernels(&args.arch));
-            all
-        }
-        None => batchlas::kernels(&args.arch, args.n.iter().copied())?,
-        Some(path) => {
-            let mut kernels = Vec::new();
-            for entry in read_sweep(path)? {
-                let cell = &entry.cell;
-                for route in &entry.routes {
-                    if let Op::Gemm(trans, m, k) = cell.op {
-                        let sizes = [m, cell.n, k, cell.batch];
-                        kernels.extend(batchlas::gemm_kernels(&args.arch, cell.dtype, trans, sizes, route)?);
-                        continue;
-                    }
-                    if let Op::Herk(trans, k) = cell.op {
-                        let sizes = [cell.n, k, cell.batch];
-                        kernels.extend(batchlas::herk_kernels(&args.arch, cell.dtype, trans, sizes, route)?);
-                        continue;
-                    }
-                    let all = batchlas::kernels_of(&args.arch, cell.op.name(), route, cell.n, cell.nrhs)?;
-                    kernels.extend(all.into_iter().filter(|kernel| times(cell, kernel)));
-                }
-            }
-            kernels.extend(batchlas::kernels(&args.arch, [])?);
-            kernels
-        }
+    let mut device = arch.device().ok_or_else(|| CliError::Lab(format!("{arch} is not known here")))?;
+    device.compute_units = args.multiprocessors;
+    let rehearsal = Context::rehearsing(device, Environment::process().clone())?;
+    let entries = match &args.sweep {
+        Some(path) => read_sweep(path)?,
+        None if args.n.is_empty() => sweep::usual(1..=32),
+        None => sweep::usual(args.n.iter().copied()),
     };
+    let mut wanted: Vec<Kernel> = batchlas::common_kernels().collect();
+    for Entry { cell, routes } in &entries {
+        for route in routes {
+            match kernels(&rehearsal, cell, route) {
+                Ok(launched) => wanted.extend(launched),
+                Err(error) => print(&format!("none: {cell:?} by {route}: {error}"))?,
+            }
+        }
+    }
     wanted.sort_by(|a, b| (a.source.name, &a.entry).cmp(&(b.source.name, &b.entry)));
     wanted.dedup();
     let threads = match args.threads {

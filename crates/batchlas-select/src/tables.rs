@@ -11,13 +11,13 @@ use crate::{Device, Environment, SelectError, Table, Vocabulary};
 const DIRECTORY: &str = "BATCHLAS_TUNED_DIR";
 
 /// A set of tables. Files are recognised by name at once and read when first needed.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Tables {
     files: Vec<File>,
     ignored: Vec<String>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct File {
     name: String,
     dtype: String,

@@ -13,8 +13,10 @@ use batchlas_vendor::{CudaArm, Element, FaerArm};
 
 use std::sync::Arc;
 
+use crate::rehearsal::Silent;
+
 /// The tables under `tuned/`, as (file name, text).
-static TABLES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/tables.rs"));
+pub(crate) static TABLES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/tables.rs"));
 
 /// The vocabulary of every operation.
 pub static VOCABULARIES: &[&Vocabulary] = &[
@@ -28,18 +30,19 @@ pub static VOCABULARIES: &[&Vocabulary] = &[
 
 /// The vendor arm that belongs to a queue.
 #[derive(Debug)]
-enum Arm {
+pub(crate) enum Arm {
     Faer(FaerArm),
     Cuda(CudaArm),
+    Silent(Silent),
     None,
 }
 
 /// Where operations run: a queue on one device, the tables that choose families for it, and the arms behind the seams.
 #[derive(Debug)]
 pub struct Context {
-    queue: Box<dyn Queue>,
-    arm: Arm,
-    selector: Selector,
+    pub(crate) queue: Box<dyn Queue>,
+    pub(crate) arm: Arm,
+    pub(crate) selector: Selector,
 }
 
 impl Context {
@@ -134,6 +137,7 @@ impl Context {
         match &self.arm {
             Arm::Faer(arm) => Some(arm),
             Arm::Cuda(arm) => Some(arm),
+            Arm::Silent(arm) => Some(arm),
             Arm::None => None,
         }
     }
@@ -142,6 +146,7 @@ impl Context {
         match &self.arm {
             Arm::Faer(arm) => Some(arm),
             Arm::Cuda(arm) => Some(arm),
+            Arm::Silent(arm) => Some(arm),
             Arm::None => None,
         }
     }
@@ -150,6 +155,7 @@ impl Context {
         match &self.arm {
             Arm::Faer(arm) => Some(arm),
             Arm::Cuda(arm) => Some(arm),
+            Arm::Silent(arm) => Some(arm),
             Arm::None => None,
         }
     }
@@ -158,7 +164,7 @@ impl Context {
     pub(crate) fn prepare_vendor(&self) -> Result<()> {
         match &self.arm {
             Arm::Cuda(arm) => arm.prepare(self.queue()),
-            Arm::Faer(_) | Arm::None => Ok(()),
+            Arm::Faer(_) | Arm::Silent(_) | Arm::None => Ok(()),
         }
     }
 

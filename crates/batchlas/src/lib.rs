@@ -33,11 +33,12 @@
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
-mod catalogue;
 mod context;
 mod info;
 mod operations;
 mod options;
+mod prepare;
+mod rehearsal;
 
 pub use batchlas_core::{
     ArgumentError, Buffer, Device, Diag, Dtype, Error, InfoMut, Kernel, MatBatch, MatBatchMut, Place,
@@ -48,9 +49,9 @@ pub use batchlas_kernels::cuda::Graph;
 pub use batchlas_posv::FactorOutput;
 pub use batchlas_select::{Environment, Executed, Recorder};
 pub use batchlas_vendor::Element;
-pub use catalogue::{Call, gemm_kernels, herk_kernels, kernels, kernels_of, product_kernels};
 pub use context::{Context, VOCABULARIES};
 pub use info::{Info, Pending};
 pub use options::{
     GemmOptions, HerkOptions, PosvOptions, PotrfOptions, PotriOptions, PotrsOptions, TrsmOptions,
 };
+pub use prepare::common_kernels;

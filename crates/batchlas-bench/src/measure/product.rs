@@ -4,7 +4,7 @@ use batchlas::{
     Buffer, Context, Element, GemmOptions, HerkOptions, MatBatch, Ran, RealOf, Result, Scalar, Trans,
 };
 
-use super::{CHECKED, Cell, DISTINCT, Op, Subject, spread, timed};
+use super::{CHECKED, Cell, Op, Subject, spread, timed};
 use crate::matrices::Random;
 use crate::operands::{Layout, Store};
 use crate::verify::{in_triangle, product_error};
@@ -24,13 +24,18 @@ struct Operand<T> {
 }
 
 impl<T: Element> Operand<T> {
-    fn new(ctx: &Context, seed: u64, batch: usize, [rows, cols]: [usize; 2]) -> Result<Self> {
+    fn new(
+        ctx: &Context,
+        seed: u64,
+        [distinct, batch]: [usize; 2],
+        [rows, cols]: [usize; 2],
+    ) -> Result<Self> {
         let (queue, size) = (ctx.queue(), rows * cols);
-        let distinct = (DISTINCT_ELEMENTS / size).clamp(1, DISTINCT).min(batch);
+        let distinct = (DISTINCT_ELEMENTS / size).max(1).min(distinct).min(batch);
         let mut random = Random::new(seed, 0);
         let items: Vec<T> = (0..distinct * size).map(|_| random.scalar()).collect();
         let mut pristine = Buffer::new(queue, batch * size)?;
-        for start in (0..batch).step_by(distinct) {
+        for start in (0..batch).step_by(distinct.max(1)).take_while(|_| distinct > 0) {
             let count = distinct.min(batch - start);
             pristine.write(queue, start * size, &items[..count * size])?;
         }
@@ -62,7 +67,7 @@ pub(super) struct Products<'c, T> {
 }
 
 impl<'c, T: Element> Products<'c, T> {
-    pub(super) fn new(ctx: &'c Context, cell: &'c Cell) -> Result<Self> {
+    pub(super) fn new(ctx: &'c Context, cell: &'c Cell, distinct: usize) -> Result<Self> {
         let Cell { n, batch, .. } = *cell;
         let shape = |trans: Trans, [rows, cols]: [usize; 2]| {
             if trans.transposes() { [cols, rows] } else { [rows, cols] }
@@ -73,7 +78,7 @@ impl<'c, T: Element> Products<'c, T> {
             Op::Herk(trans, k) => (n, shape(trans, [n, k]), [1, 1]),
             _ => unreachable!("only products come here"),
         };
-        let operand = |seed, shape| Operand::new(ctx, seed, batch, shape);
+        let operand = |seed, shape| Operand::new(ctx, seed, [distinct, batch], shape);
         let (a, b, c) = (operand(5, a)?, operand(6, b)?, operand(7, [m, n])?);
         let out = Buffer::new(ctx.queue(), c.pristine.len())?;
         Ok(Products { ctx, cell, a, b, c, out })
