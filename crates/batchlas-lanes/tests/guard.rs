@@ -95,9 +95,9 @@ fn cholesky<T: Scalar>(isa: Isa, uplo: Uplo, (n, ld, nrhs): (usize, usize, usize
     let mut memory = Guarded::new(batch * stride * size_of::<T>());
     let a = memory.slice::<T>(batch * stride, at_end);
     fill(a, n, ld);
-    // Two items that fail, in different groups.
-    for item in [4, 33] {
-        a[item * stride + (n / 2) * (ld + 1)] = T::from_parts(f64::NAN, 0.0);
+    // Two items that fail, in different groups, and fail again where the order has room: the first place counts.
+    for (item, at) in [4, 33].into_iter().flat_map(|item| [n / 2, n - 1].map(|at| (item, at))) {
+        a[item * stride + at * (ld + 1)] = T::from_parts(f64::NAN, 0.0);
     }
     let mut rhs_memory = Guarded::new(batch * n * nrhs * size_of::<T>());
     let b = rhs_memory.slice::<T>(batch * n * nrhs, at_end);

@@ -132,7 +132,7 @@ fn time<T: Element>(
     sources: &Sources<T>,
     settings: &Settings,
 ) -> Result<(), Failure> {
-    let Cell { n, q, op } = cell;
+    let Cell { n, q, .. } = cell;
     let (rows, cols) = cell.rhs();
     let each = (n * n + n * q) * size_of::<T>();
     // Every thread has a full group at least.
