@@ -32,7 +32,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "batchlas-vendor",
         ],
     ),
-    ("batchlas-bench", &["batchlas"]),
+    ("batchlas-bench", &["batchlas", "batchlas-kernels", "batchlas-select"]),
     ("batchlas-cli", &["batchlas", "batchlas-bench", "batchlas-kernels", "batchlas-vendor"]),
     (
         "xtask",

@@ -5,12 +5,14 @@
 //! them. The problem is also timed at half its batch: a time per item that still falls by more than 15% is not saturated
 //! and is not ranked.
 
+use std::str::FromStr;
+
 use batchlas::{
     Buffer, Context, Device, Diag, Dtype, Element, Kernel, PosvOptions, PotrfOptions, Queue, Ran, Result,
     Side, Trans, TrsmOptions, Uplo, WorkspaceMut,
 };
 use num_complex::Complex;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 mod product;
 
@@ -24,6 +26,9 @@ const SATURATED: f64 = 1.15;
 
 /// Distinct items of a batch; the rest repeats them.
 const DISTINCT: usize = 256;
+
+/// Elements that the distinct items of an operand fill at most, where more than one is distinct.
+const DISTINCT_ELEMENTS: usize = 4 << 20;
 
 /// Items whose residual is formed: spread over the batch, first and last included.
 const CHECKED: usize = 8;
@@ -73,6 +78,21 @@ impl Op {
     }
 }
 
+impl Cell {
+    /// The exact and the logarithmic fields of its selection key, in vocabulary order.
+    pub fn key(&self) -> (Vec<&'static str>, Vec<u64>) {
+        let Cell { op, uplo, n, nrhs, batch, .. } = *self;
+        let (exact, sizes) = match op {
+            Op::Potrf => (vec![uplo.letter()], vec![n]),
+            Op::Posv => (vec![uplo.letter()], vec![n, nrhs.max(1)]),
+            Op::Trsm(side, trans, _) => (vec![side.letter(), trans.key().letter()], vec![n, nrhs]),
+            Op::Gemm([a, b], m, k) => (vec![a.key().letter(), b.key().letter()], vec![m, n, k]),
+            Op::Herk(trans, k) => (vec![uplo.letter(), trans.key().letter()], vec![n, k]),
+        };
+        (exact, sizes.into_iter().chain([batch]).map(|size| size as u64).collect())
+    }
+}
+
 /// One row of a ledger: the fields and their order are the ledger's format.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Row {
@@ -114,7 +134,8 @@ pub struct Row {
     pub reps: usize,
     /// Whether the time per item had stopped falling with the batch.
     pub saturated: bool,
-    /// Worst normwise residual of the checked items.
+    /// Worst normwise residual of the checked items; NaN, which JSON spells `null`, for a wrong answer that is no number.
+    #[serde(deserialize_with = "number_or_nan")]
     pub residual: f64,
     /// Items whose `info` is not 0.
     pub bad_items: usize,
@@ -132,9 +153,51 @@ pub struct Row {
     pub commit: Option<String>,
     /// Day of the measurement.
     pub date: String,
+    /// Digest of the device code that was timed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+    /// Place among the rows that the tuner wrote for the cell, from 1, and their number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<[usize; 2]>,
+}
+
+fn number_or_nan<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<f64, D::Error> {
+    Ok(Option::<f64>::deserialize(from)?.unwrap_or(f64::NAN))
 }
 
 impl Row {
+    /// What was timed.
+    ///
+    /// # Errors
+    /// A field that the operation needs is missing or is none of its values.
+    pub fn cell(&self) -> Result<Cell, String> {
+        fn parsed<T: FromStr>(what: &str, text: Option<&str>) -> Result<T, String> {
+            let text = text.ok_or_else(|| format!("{what} is missing"))?;
+            text.parse().map_err(|_| format!("{what} is {text:?}"))
+        }
+        let trans = |at: usize| {
+            let letter = self.trans.as_deref().and_then(|letters| letters.get(at..=at));
+            parsed::<Trans>("trans", letter)
+        };
+        let size = |what: &str, size: Option<usize>| size.ok_or_else(|| format!("{what} is missing"));
+        let op = match self.op.as_str() {
+            "potrf" => Op::Potrf,
+            "posv" => Op::Posv,
+            "trsm" => Op::Trsm(
+                parsed("side", self.side.as_deref())?,
+                trans(0)?,
+                parsed("diag", self.diag.as_deref())?,
+            ),
+            "gemm" => Op::Gemm([trans(0)?, trans(1)?], size("m", self.m)?, size("k", self.k)?),
+            "herk" => Op::Herk(trans(0)?, size("k", self.k)?),
+            other => return Err(format!("the operation is {other:?}")),
+        };
+        let uplo =
+            if matches!(op, Op::Gemm(..)) { Uplo::Lower } else { parsed("uplo", self.uplo.as_deref())? };
+        let dtype = parsed("dtype", Some(&self.dtype))?;
+        Ok(Cell { op, dtype, uplo, n: self.n, nrhs: self.nrhs.unwrap_or(0), batch: self.batch })
+    }
+
     /// Time per item over the floor.
     pub fn times_floor(&self) -> f64 {
         self.ns_per_item / self.floor_ns
@@ -187,7 +250,7 @@ pub fn measure(
     let timed = |Arm { family, checked, full, half }: Arm<'_>| {
         let outcome = checked
             .map(|(ran, checks)| row(ctx.device(), cell, family, &ran, checks, [&full, &half], provenance));
-        Timed { family: family.clone(), outcome }
+        Timed { family: family.to_owned(), outcome }
     };
     Ok(arms.into_iter().map(timed).collect())
 }
@@ -252,7 +315,7 @@ fn spread(count: usize, batch: usize) -> impl Iterator<Item = usize> {
 
 /// One arm while it is timed: what its checked call ran with its residual and failed items, and seconds per call.
 struct Arm<'f> {
-    family: &'f String,
+    family: &'f str,
     checked: Result<(Ran, (f64, usize))>,
     full: Vec<f64>,
     half: Vec<f64>,
@@ -273,7 +336,7 @@ struct Bench<'c, T: Element> {
 
 impl<'c, T: Element> Bench<'c, T> {
     fn new(ctx: &'c Context, cell: &'c Cell, distinct: usize) -> Result<Self> {
-        let distinct = cell.batch.min(distinct);
+        let distinct = cell.batch.min(distinct).min((DISTINCT_ELEMENTS / (cell.n * cell.n)).max(1));
         let (rows, cols) = Self::rhs_shape(cell);
         let items: Vec<Square<T>> =
             (0..distinct).map(|b| definite(cell.n, &mut Random::new(11, b))).collect();
@@ -403,6 +466,79 @@ fn time<'f>(subject: &mut dyn Subject, batch: usize, families: &'f [String], rep
     arms
 }
 
+/// A time over the best at which an arm is out of the contest after one call.
+const HOPELESS: f64 = 2.0;
+
+/// Relative difference of the medians of two passes up to which they agree.
+const AGREE: f64 = 0.10;
+
+/// Passes of an arm at most.
+const PASSES: usize = 4;
+
+/// Times families against each other: one call each, then the promising ones in two passes of `reps` interleaved calls, the
+/// second in reversed order, and as many more (to [`PASSES`]) as it takes for the last two to agree.
+fn contest<'f>(subject: &mut dyn Subject, batch: usize, families: &'f [String], reps: usize) -> Vec<Arm<'f>> {
+    let mut arms = time(subject, batch, families, 1);
+    let first = |arm: &Arm<'_>| arm.full.first().copied().filter(|_| arm.checked.is_ok());
+    let best = arms.iter().filter_map(first).fold(f64::INFINITY, f64::min);
+    let mut open: Vec<usize> =
+        (0..arms.len()).filter(|&i| first(&arms[i]).is_some_and(|time| time <= HOPELESS * best)).collect();
+    for &i in &open {
+        arms[i].full.clear();
+    }
+    let mut medians = vec![f64::NAN; arms.len()];
+    for _ in 0..PASSES {
+        let from: Vec<usize> = arms.iter().map(|arm| arm.full.len()).collect();
+        for rep in 0..reps.max(1) {
+            for &i in &open {
+                let arm = &mut arms[i];
+                let times = subject.call(arm.family, batch).and_then(|(full, _)| {
+                    // One call at half the batch a pass is enough to tell saturation.
+                    let halved = (rep == 0).then(|| subject.call(arm.family, half(batch))).transpose()?;
+                    Ok((full, halved.map(|(time, _)| time)))
+                });
+                match times {
+                    Ok((full, halved)) => {
+                        arm.full.push(full);
+                        arm.half.extend(halved);
+                    }
+                    Err(error) => arm.checked = Err(error),
+                }
+            }
+        }
+        open.retain(|&i| {
+            let now = median(&arms[i].full[from[i]..]);
+            let agreed = (now / medians[i] - 1.0).abs() <= AGREE;
+            medians[i] = now;
+            arms[i].checked.is_ok() && !agreed
+        });
+        open.reverse();
+    }
+    arms
+}
+
+/// The arms of a contest over a cell, each with the digest of the code that it launches. What fails has no row.
+///
+/// # Errors
+/// As for [`measure`].
+pub fn rank(
+    ctx: &Context,
+    cell: &Cell,
+    arms: &[(String, Option<String>)],
+    reps: usize,
+    provenance: &Provenance,
+) -> Result<Vec<Row>> {
+    let mut subject = subject(ctx, cell, DISTINCT)?;
+    let families: Vec<String> = arms.iter().map(|(family, _)| family.clone()).collect();
+    let timed = contest(&mut *subject, cell.batch, &families, reps);
+    let rows = timed.into_iter().zip(arms).filter_map(|(arm, (_, code))| {
+        let (ran, checks) = arm.checked.ok()?;
+        let row = row(ctx.device(), cell, arm.family, &ran, checks, [&arm.full, &arm.half], provenance);
+        Some(Row { code: code.clone(), ..row })
+    });
+    Ok(rows.collect())
+}
+
 fn row(
     device: &Device,
     cell: &Cell,
@@ -462,6 +598,8 @@ fn row(
         nvrtc: provenance.nvrtc.clone(),
         commit: provenance.commit.clone(),
         date: provenance.date.clone(),
+        code: None,
+        part: None,
     }
 }
 
@@ -483,8 +621,6 @@ fn relative_deviation(values: &[f64]) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use std::str::FromStr;
-
     use super::*;
     use batchlas::Environment;
     use batchlas_kernels::Arch;
@@ -503,7 +639,9 @@ mod tests {
             (herk, 0, "vendor"),
         ] {
             for dtype in Dtype::ALL {
-                let cell = Cell { op, dtype, uplo: Uplo::Upper, n: 9, nrhs, batch: 300 };
+                // A product has no triangle, and its row says so.
+                let uplo = if matches!(op, Op::Gemm(..)) { Uplo::Lower } else { Uplo::Upper };
+                let cell = Cell { op, dtype, uplo, n: 9, nrhs, batch: 300 };
                 let families = [family.to_owned(), "nonsense".to_owned()];
                 let timed = measure(&ctx, &cell, &families, 3, &Provenance::default()).unwrap();
                 let row = timed[0].outcome.as_ref().unwrap();
@@ -515,6 +653,7 @@ mod tests {
                 assert!(timed[1].outcome.is_err(), "a spelling that does not exist has no row");
                 let json = serde_json::to_value(row).unwrap();
                 assert_eq!(json.as_object().unwrap().len(), 28, "the ledger's fields");
+                assert_eq!(row.cell().unwrap(), cell, "the row says what was timed");
             }
         }
     }
@@ -538,6 +677,51 @@ mod tests {
         assert!(names(&cell(Op::Gemm([Trans::No; 2], 8, 8), 8, 0, 2), "vendor").is_empty());
         let error = kernels(&ctx, &cell(Op::Potrf, 33, 0, 2), "tiny").unwrap_err();
         assert!(error.to_string().contains("33"), "{error}");
+    }
+
+    /// A subject whose calls take given times: the drift of an arm shows in its passes.
+    struct Scripted {
+        calls: Vec<String>,
+        times: fn(&str, usize) -> f64,
+    }
+
+    impl Subject for Scripted {
+        fn call(&mut self, family: &str, batch: usize) -> Result<(f64, Ran)> {
+            if family == "broken" {
+                return Err(batchlas::Error::Internal("broken".into()));
+            }
+            if batch == 2 {
+                self.calls.push(family.to_owned());
+            }
+            let nth = self.calls.iter().filter(|call| *call == family).count();
+            Ok(((self.times)(family, nth), Ran::leaf("potrf", family.to_owned())))
+        }
+
+        fn check(&self) -> Result<(f64, usize)> {
+            Ok((0.0, 0))
+        }
+    }
+
+    #[test]
+    fn a_contest_reverses_its_order_and_repeats_what_disagrees() {
+        // Each arm is called twice before the passes: checked, and timed once.
+        let times = |family: &str, nth: usize| match (family, nth) {
+            ("slow", _) => 2.5,
+            ("drifts", 0..=4) => 1.5,
+            _ => 1.0,
+        };
+        let mut subject = Scripted { calls: Vec::new(), times };
+        let families = ["steady", "slow", "drifts", "broken"].map(str::to_owned);
+        let arms = contest(&mut subject, 2, &families, 2);
+        let passes = &subject.calls[6..];
+        let expected = [
+            "steady", "drifts", "steady", "drifts", "drifts", "steady", "drifts", "steady", "drifts",
+            "drifts",
+        ];
+        assert_eq!(passes, expected);
+        let counts: Vec<usize> = arms.iter().map(|arm| arm.full.len()).collect();
+        assert_eq!(counts, [4, 1, 6, 0]);
+        assert!(arms[3].checked.is_err());
     }
 
     #[test]

@@ -10,9 +10,11 @@
 //! herk  DTYPE UPLO TRANS N K BATCH ROUTE...
 //! ```
 //!
-//! A batch of `auto` takes as many items as fit 512 MiB of A (and B), at most 2^20 and at least 1024 (64 of a product):
-//! enough to leave the caches and to saturate.
+//! Every word before the routes may be a list (`f32,f64`): the line then stands for all combinations. A batch of `auto`
+//! takes as many items as fit 512 MiB of A (and B), at most 2^20 and at least 1024 (64 of a product): enough to leave the
+//! caches and to saturate. A grid, for the tuner, is a sweep without routes.
 
+use std::fmt;
 use std::str::FromStr;
 
 use batchlas::{Diag, Dtype, Side, Trans, Uplo};
@@ -39,16 +41,74 @@ pub struct Entry {
     pub routes: Vec<String>,
 }
 
+/// A cell as a line of a grid.
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Cell { op, dtype, uplo, n, nrhs, batch } = *self;
+        write!(f, "{} {dtype} ", op.name())?;
+        match op {
+            Op::Potrf => write!(f, "{uplo} {n}")?,
+            Op::Posv => write!(f, "{uplo} {n} {nrhs}")?,
+            Op::Trsm(side, trans, diag) => write!(f, "{side} {uplo} {trans} {diag} {n} {nrhs}")?,
+            Op::Gemm([a, b], m, k) => write!(f, "{a} {b} {m} {n} {k}")?,
+            Op::Herk(trans, k) => write!(f, "{uplo} {trans} {n} {k}")?,
+        }
+        write!(f, " {batch}")
+    }
+}
+
 /// Reads a sweep.
 ///
 /// # Errors
-/// The first line that is no cell, and why.
+/// The first line that is no cell or has no route, and why.
 pub fn parse(text: &str) -> Result<Vec<Entry>, SweepError> {
+    let with_routes = |entry: &Entry| match entry.routes.is_empty() {
+        true => Err("there is no route to time".to_owned()),
+        false => Ok(()),
+    };
+    entries(text, with_routes)
+}
+
+/// Reads a grid: the cells of a sweep without routes, each once.
+///
+/// # Errors
+/// The first line that is no cell or names a route, and why.
+pub fn grid(text: &str) -> Result<Vec<Cell>, SweepError> {
+    let without_routes = |entry: &Entry| match entry.routes.first() {
+        Some(route) => Err(format!("a grid names no routes, not {route}")),
+        None => Ok(()),
+    };
+    let mut cells: Vec<Cell> = Vec::new();
+    for entry in entries(text, without_routes)? {
+        if !cells.contains(&entry.cell) {
+            cells.push(entry.cell);
+        }
+    }
+    Ok(cells)
+}
+
+fn entries(text: &str, fits: impl Fn(&Entry) -> Result<(), String>) -> Result<Vec<Entry>, SweepError> {
     let lines = text.lines().enumerate().map(|(i, line)| (i + 1, line.split('#').next().unwrap_or("")));
+    let mut all = Vec::new();
+    for (line, words) in lines.filter(|(_, line)| !line.trim().is_empty()) {
+        let failed = |what| SweepError { line, what };
+        for words in combinations(words) {
+            let entry = entry(&words).map_err(failed)?;
+            fits(&entry).map_err(failed)?;
+            all.push(entry);
+        }
+    }
+    Ok(all)
+}
+
+/// A line for every combination of the values that its words list, the last word varying fastest.
+fn combinations(line: &str) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in line.split_whitespace() {
+        let append = |line: String| word.split(',').map(move |value| format!("{line} {value}"));
+        lines = lines.into_iter().flat_map(append).collect();
+    }
     lines
-        .filter(|(_, line)| !line.trim().is_empty())
-        .map(|(line, words)| entry(words).map_err(|what| SweepError { line, what }))
-        .collect()
 }
 
 /// What users of the orders `orders` are likely to call: every operation, type and triangle, one right-hand side and many,
@@ -87,7 +147,8 @@ fn entry(line: &str) -> Result<Entry, String> {
     let dtype: Dtype = next("the element type")?.parse()?;
     let (op, uplo) = match op {
         "gemm" | "herk" => {
-            return product(dtype, op == "gemm", &mut next).and_then(|cell| with_routes(cell, words));
+            let cell = product(dtype, op == "gemm", &mut next)?;
+            return Ok(Entry { cell, routes: words.map(str::to_owned).collect() });
         }
         "potrf" => (Op::Potrf, parsed::<Uplo>(next("the triangle")?, "the triangle")?),
         "posv" => (Op::Posv, parsed(next("the triangle")?, "the triangle")?),
@@ -109,16 +170,8 @@ fn entry(line: &str) -> Result<Entry, String> {
     if n == 0 || batch == 0 {
         return Err(format!("n = {n} and batch = {batch} must be at least 1"));
     }
-    with_routes(Cell { op, dtype, uplo, n, nrhs, batch }, words)
-}
-
-/// The rest of a line: the cell and its routes.
-fn with_routes<'w>(cell: Cell, words: impl Iterator<Item = &'w str>) -> Result<Entry, String> {
-    let routes: Vec<String> = words.map(str::to_owned).collect();
-    if routes.is_empty() {
-        return Err("there is no route to time".into());
-    }
-    Ok(Entry { cell, routes })
+    let cell = Cell { op, dtype, uplo, n, nrhs, batch };
+    Ok(Entry { cell, routes: words.map(str::to_owned).collect() })
 }
 
 /// The cell of a product, from its words after the element type.
@@ -168,6 +221,17 @@ mod tests {
         assert_eq!((entries[0].cell.batch, &entries[0].routes[0][..]), (1 << 20, "tiny:lanes=4"));
         assert_eq!(entries[1].cell.nrhs, 3);
         assert_eq!(entries[2].cell.op, Op::Trsm(Side::Right, Trans::ConjTrans, Diag::NonUnit));
+    }
+
+    #[test]
+    fn lists_stand_for_all_combinations() {
+        let cells =
+            grid("potrf f32,c64 L,U 8,16 auto # 8\nposv f32 L 8 1,4 1,128\npotrf f32 U 16 auto").unwrap();
+        assert_eq!(cells.len(), 8 + 4, "the last line repeats a cell");
+        assert_eq!((cells[7].dtype, cells[7].uplo, cells[7].n), (Dtype::C64, Uplo::Upper, 16));
+        assert_eq!((cells[9].nrhs, cells[9].batch), (1, 128));
+        let message = grid("potrf f32 L 8 auto vendor").unwrap_err().to_string();
+        assert!(message.contains("line 1") && message.contains("vendor"), "{message}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Where a run can take place: the one function that makes a context, and what `batchlas devices` prints.
 
 use std::fmt;
-use std::path::Path;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -55,10 +55,10 @@ impl FromStr for DeviceArg {
 ///
 /// # Errors
 /// The device cannot be used.
-pub(crate) fn context(device: DeviceArg, threads: usize, bundle: Option<&Path>) -> Result<Context> {
-    if let Some(path) = bundle {
+pub(crate) fn context(device: DeviceArg, threads: usize, bundles: &[PathBuf]) -> Result<Context> {
+    if !bundles.is_empty() {
         let ordinal = if let DeviceArg::Cuda(ordinal) = device { ordinal } else { 0 };
-        return with_bundle(ordinal, path)
+        return with_bundles(ordinal, bundles)
             .map_err(|error| CliError::Device { device: device.to_string(), reason: error.to_string() });
     }
     match device {
@@ -69,9 +69,10 @@ pub(crate) fn context(device: DeviceArg, threads: usize, bundle: Option<&Path>) 
     }
 }
 
-/// A context on a CUDA device that takes kernels from a bundle before it compiles any.
-fn with_bundle(ordinal: u32, path: &Path) -> Result<Context, Box<dyn std::error::Error>> {
-    let store = KernelStore::new(vec![Bundle::open(path)?], DiskCache::from_env());
+/// A context on a CUDA device that takes kernels from bundles before it compiles any.
+fn with_bundles(ordinal: u32, paths: &[PathBuf]) -> Result<Context, Box<dyn std::error::Error>> {
+    let bundles = paths.iter().map(Bundle::open).collect::<Result<_, _>>()?;
+    let store = KernelStore::new(bundles, DiskCache::from_env());
     let queue = CudaQueue::on(CudaDevice::open(ordinal, Arc::new(store))?)?;
     Ok(Context::on(Box::new(queue), Environment::process().clone())?)
 }

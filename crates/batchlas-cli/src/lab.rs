@@ -62,7 +62,7 @@ pub(crate) fn gpu_test(args: &GpuTest) -> Result<usize> {
             report(name, check())?;
         }
     }
-    let ctx = context(args.device, 0, None)?;
+    let ctx = context(args.device, 0, &[])?;
     if !args.no_large {
         for (name, check) in large::all() {
             report(name, check(&ctx))?;
@@ -104,16 +104,21 @@ pub(crate) struct Bench {
     commit: Option<String>,
 }
 
-/// Times a sweep; the number of arms without a row.
-pub(crate) fn bench(args: &Bench) -> Result<usize> {
-    let ctx = context(args.device, args.threads, None)?;
-    let entries = read_sweep(&args.sweep)?;
-    let provenance = Provenance {
+/// What this machine and build add to a row.
+pub(crate) fn provenance(commit: Option<String>) -> Provenance {
+    Provenance {
         driver: Driver::load().ok().map(|driver| driver.version()),
         nvrtc: Nvrtc::load().ok().map(|nvrtc| nvrtc.version()),
-        commit: args.commit.clone(),
+        commit,
         date: humantime::format_rfc3339_seconds(SystemTime::now()).to_string()[..10].to_owned(),
-    };
+    }
+}
+
+/// Times a sweep; the number of arms without a row.
+pub(crate) fn bench(args: &Bench) -> Result<usize> {
+    let ctx = context(args.device, args.threads, &[])?;
+    let entries = read_sweep(&args.sweep)?;
+    let provenance = provenance(args.commit.clone());
     let ledger = OpenOptions::new().create(true).append(true).open(&args.output);
     let mut ledger = ledger.map_err(CliError::writing(&args.output))?;
     let mut missing = 0;
@@ -182,9 +187,9 @@ pub(crate) struct Aot {
     /// Instead, the kernels that the routes of a sweep file launch
     #[arg(long)]
     sweep: Option<PathBuf>,
-    /// Multiprocessors of the device, which some launches depend on
-    #[arg(long, default_value_t = 132)]
-    multiprocessors: u32,
+    /// Multiprocessors of the device, which some launches depend on; those of a data-centre device if left out
+    #[arg(long)]
+    multiprocessors: Option<u32>,
     /// Compilers to run at once; 0 means one per core
     #[arg(long, default_value_t = 0)]
     threads: usize,
@@ -195,7 +200,7 @@ pub(crate) fn aot(args: &Aot) -> Result<usize> {
     let lab = |error: batchlas_kernels::Error| CliError::Lab(error.to_string());
     let arch: Arch = args.arch.parse().map_err(lab)?;
     let mut device = arch.device().ok_or_else(|| CliError::Lab(format!("{arch} is not known here")))?;
-    device.compute_units = args.multiprocessors;
+    device.compute_units = args.multiprocessors.unwrap_or(device.compute_units);
     let rehearsal = Context::rehearsing(device, Environment::process().clone())?;
     let entries = match &args.sweep {
         Some(path) => read_sweep(path)?,

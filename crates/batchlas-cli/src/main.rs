@@ -17,6 +17,7 @@ mod npy;
 mod ops;
 mod report;
 mod run;
+mod tune;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -117,6 +118,8 @@ enum Command {
     GpuTest(lab::GpuTest),
     Bench(lab::Bench),
     Aot(lab::Aot),
+    Tune(tune::Tune),
+    Tables(tune::Tables),
     /// Say what was found, and where a GPU or a library is not usable, why
     Devices {
         /// Threads of the CPU; 0 means one per core
@@ -186,6 +189,8 @@ fn execute(command: Command) -> Result<usize> {
         Command::GpuTest(args) => return lab::gpu_test(&args),
         Command::Bench(args) => return lab::bench(&args),
         Command::Aot(args) => return lab::aot(&args),
+        Command::Tune(args) => return tune::tune(&args),
+        Command::Tables(args) => return tune::tables(&args),
         Command::Devices { threads } => {
             print(&devices::describe(threads)?)?;
             return Ok(0);
@@ -195,7 +200,7 @@ fn execute(command: Command) -> Result<usize> {
     let report = Job { operation, a, b, output, route, check }.run(&devices::context(
         device,
         threads,
-        bundle.as_deref(),
+        bundle.as_slice(),
     )?)?;
     print(&render(&report, json)?)?;
     Ok(report.failed)

@@ -30,26 +30,34 @@ impl Arch {
     ///
     /// Source: CUDA C++ Programming Guide, table "Technical Specifications per Compute Capability".
     pub fn multiprocessor(self) -> Option<Multiprocessor> {
-        let (shared_kib, threads, blocks) = match self.sm {
-            80 => (164, 2048, 32),
-            86 => (100, 1536, 16),
-            89 => (100, 1536, 24),
-            90 | 100 | 103 => (228, 2048, 32),
-            120 | 121 => (100, 1536, 24),
-            _ => return None,
-        };
+        let (shared_kib, threads, blocks) = self.capacities()?.0;
         Some(Multiprocessor { shared: shared_kib * 1024, shared_reserved: 1024, threads, blocks })
     }
 
-    /// A device of this architecture as operations see it, for compiling where there is none: capacities only, no
-    /// multiprocessors. `None` for an architecture that is not in the table.
+    /// Shared memory in KiB, threads and work-groups of a multiprocessor, and the multiprocessors of the largest device of
+    /// the architecture that is widely sold (A100, A40, L40S, H200, B200, B300, RTX PRO 6000, GB10).
+    fn capacities(self) -> Option<((u32, u32, u32), u32)> {
+        Some(match self.sm {
+            80 => ((164, 2048, 32), 108),
+            86 => ((100, 1536, 16), 84),
+            89 => ((100, 1536, 24), 142),
+            90 => ((228, 2048, 32), 132),
+            100 => ((228, 2048, 32), 148),
+            103 => ((228, 2048, 32), 160),
+            120 => ((100, 1536, 24), 188),
+            121 => ((100, 1536, 24), 48),
+            _ => return None,
+        })
+    }
+
+    /// A device of this architecture as operations see it, for compiling where there is none. `None` for an architecture that is not in the table.
     pub fn device(self) -> Option<Device> {
         let sm = self.multiprocessor()?;
         Some(Device {
             name: self.to_string(),
             place: Place::Cuda(0),
             arch: self.to_string(),
-            compute_units: 0,
+            compute_units: self.capacities()?.1,
             max_work_group: 1024,
             has_sg32: true,
             slm_budget: device_slm_budget((sm.shared - sm.shared_reserved) as usize, RESERVE),

@@ -1,9 +1,12 @@
 //! What a compiled kernel is filed under: a digest of everything that decides its machine code.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
+use batchlas_core::Kernel;
 use sha2::{Digest, Sha256};
 
+use crate::headers::{HEADERS, Header};
 use crate::image::DIGEST;
 use crate::nvrtc::{BASE_OPTIONS, Job};
 
@@ -34,6 +37,26 @@ impl fmt::Display for Key {
     }
 }
 
+/// A digest of the device code of kernels whatever they are compiled for: their texts, the shared headers that those
+/// include, and their instantiations. 16 hexadecimal digits; empty for no kernels.
+pub fn code_digest(kernels: &[Kernel]) -> String {
+    if kernels.is_empty() {
+        return String::new();
+    }
+    let mut entries: Vec<&str> = kernels.iter().map(|kernel| &kernel.entry[..]).collect();
+    entries.sort_unstable();
+    let mut texts = BTreeMap::new();
+    let mut open: Vec<(&str, &str)> = kernels.iter().map(|k| (k.source.name, k.source.text)).collect();
+    while let Some((name, text)) = open.pop() {
+        if texts.insert(name, text).is_none() {
+            let included = |header: &&Header<'_>| text.contains(&format!("#include <{}>", header.name));
+            open.extend(HEADERS.iter().filter(included).map(|header| (header.name, header.text)));
+        }
+    }
+    let texts: Vec<&str> = texts.into_iter().flat_map(|(name, text)| [name, text]).collect();
+    digest(&[&texts, &entries]).to_string()[..16].to_owned()
+}
+
 /// Digest of lists of strings. Each list and string is preceded by its length, so that no two inputs run together.
 fn digest(lists: &[&[&str]]) -> Key {
     let mut hash = Sha256::new();
@@ -52,7 +75,29 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
-    use crate::headers::Header;
+
+    #[test]
+    fn device_code_is_told_by_text_headers_and_instantiation() {
+        use batchlas_core::{KernelSource, Promise};
+        let promise = Promise { threads: 32, min_blocks: 1, max_dynamic_shared: 0 };
+        let kernel = |text: &'static str, entry: &str| {
+            let source: &'static KernelSource = Box::leak(Box::new(KernelSource { name: "t.cuh", text }));
+            Kernel { source, entry: entry.to_owned(), promise }
+        };
+        let (bare, includes) = ("int a;", "#include <batchlas/arch.cuh>\nint a;");
+        let digests: HashSet<String> = [
+            code_digest(&[kernel(bare, "a")]),
+            code_digest(&[kernel(bare, "b")]),
+            code_digest(&[kernel(includes, "a")]),
+            code_digest(&[kernel(bare, "a"), kernel(bare, "b")]),
+        ]
+        .into();
+        assert_eq!(digests.len(), 4);
+        let [a, b] = ["a", "b"].map(|entry| kernel(bare, entry));
+        assert_eq!(code_digest(&[a.clone(), b.clone()]), code_digest(&[b, a]), "the order says nothing");
+        assert!(HEADERS.iter().any(|header| header.name == "batchlas/arch.cuh"));
+        assert_eq!(code_digest(&[]), "");
+    }
 
     #[test]
     fn everything_that_decides_the_code_is_in_the_key() {

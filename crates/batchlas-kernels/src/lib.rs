@@ -34,4 +34,4 @@ pub mod store;
 pub use arch::{Arch, Multiprocessor};
 pub use error::Error;
 pub use image::Image;
-pub use key::Key;
+pub use key::{Key, code_digest};

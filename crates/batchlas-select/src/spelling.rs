@@ -227,18 +227,30 @@ impl Vocabulary {
 
     /// Every candidate in tie-break order: required knobs take each legal value, optional ones are left out.
     pub fn spellings(&'static self) -> impl Iterator<Item = Spelling> {
-        self.candidates.iter().flat_map(|candidate| {
+        self.expanded(|knob| knob.required)
+    }
+
+    /// Every spelling that there is, optional knobs left out and given.
+    pub fn all_spellings(&'static self) -> impl Iterator<Item = Spelling> {
+        self.expanded(|_| true)
+    }
+
+    /// Every candidate with each legal value of the knobs that `varied` picks, an optional one also left out.
+    fn expanded(&'static self, varied: fn(&Knob) -> bool) -> impl Iterator<Item = Spelling> {
+        self.candidates.iter().flat_map(move |candidate| {
             let mut expanded = vec![Spelling { candidate, values: [None; MAX_KNOBS] }];
             for (place, knob) in candidate.knobs.iter().enumerate().take(MAX_KNOBS) {
-                if knob.required {
-                    expanded = expanded
-                        .into_iter()
-                        .flat_map(|spelling| knob.values.iter().map(move |value| (spelling, value)))
-                        .map(|(mut spelling, value)| {
-                            spelling.values[place] = Some(value);
-                            spelling
+                if varied(knob) {
+                    let absent = (!knob.required).then_some(None);
+                    let values: Vec<_> = absent.into_iter().chain(knob.values.iter().map(Some)).collect();
+                    let vary = |spelling: Spelling| {
+                        values.iter().map(move |&value| {
+                            let mut varied = spelling;
+                            varied.values[place] = value;
+                            varied
                         })
-                        .collect();
+                    };
+                    expanded = expanded.into_iter().flat_map(vary).collect();
                 }
             }
             expanded

@@ -306,6 +306,15 @@ impl Table {
         best.map(|(row, distance)| (&self.rows[row], distance))
     }
 
+    /// The rows that share the exact fields of `key`, nearest first.
+    #[must_use]
+    pub fn around(&self, key: &Key) -> Vec<&Row> {
+        let distance = |row: &&Row| self.vocabulary.distance(&row.key, key);
+        let mut rows: Vec<_> = self.rows.iter().filter_map(|row| Some((distance(&row)?, row))).collect();
+        rows.sort_by(|a, b| a.0.total_cmp(&b.0));
+        rows.into_iter().map(|(_, row)| row).collect()
+    }
+
     /// The operation's vocabulary.
     #[must_use]
     pub const fn vocabulary(&self) -> &'static Vocabulary {

@@ -1,13 +1,13 @@
 //! A device, its queue, and everything that is wired to it.
 
 use batchlas_core::{
-    Buffer, CpuQueue, Device, Factor, PanelSolve, Queue, QueueError, Result, TrailingUpdate,
+    Buffer, CpuQueue, Device, Dtype, Error, Factor, PanelSolve, Queue, QueueError, Result, TrailingUpdate,
 };
 use batchlas_gemm::Gemm;
 use batchlas_kernels::cuda::CudaQueue;
 use batchlas_posv::{FactorOutput, Posv};
 use batchlas_potrf::Potrf;
-use batchlas_select::{Environment, Pin, Recorder, Selector, Vocabulary};
+use batchlas_select::{Environment, Pin, Recorder, Selector, Spelling, Vocabulary};
 use batchlas_trsm::Trsm;
 use batchlas_vendor::{CudaArm, Element, FaerArm};
 
@@ -15,8 +15,8 @@ use std::sync::Arc;
 
 use crate::rehearsal::Silent;
 
-/// The tables under `tuned/`, as (file name, text).
-pub(crate) static TABLES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/tables.rs"));
+/// The built-in tables, those under `tuned/`, as (file name, text).
+pub static TABLES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/tables.rs"));
 
 /// The vocabulary of every operation.
 pub static VOCABULARIES: &[&Vocabulary] = &[
@@ -97,6 +97,47 @@ impl Context {
     pub fn with_recorder(mut self, recorder: Arc<dyn Recorder>) -> Self {
         self.selector.observer = self.selector.observer.with_recorder(recorder);
         self
+    }
+
+    /// Spellings of `op` that are worth timing for a key (as its exact and logarithmic fields, in vocabulary order): what
+    /// the nearest rows of the table rank highest, and every family's defaults; or, with `every`, all that there are.
+    /// Which of them run is another question.
+    ///
+    /// # Errors
+    /// There is no such operation; the key is not one of its; the table is malformed.
+    pub fn contenders(
+        &self,
+        op: &str,
+        dtype: Dtype,
+        (exact, log): (&[&str], &[u64]),
+        every: bool,
+    ) -> Result<Vec<String>> {
+        /// Rows that are asked, and the entries of each.
+        const NEAREST: usize = 6;
+        const BEST: usize = 4;
+        let vocabulary = VOCABULARIES.iter().find(|vocabulary| vocabulary.op == op);
+        let vocabulary = vocabulary.ok_or_else(|| Error::Internal(format!("there is no operation {op}")))?;
+        let key = vocabulary.key(exact, log)?;
+        let mut names: Vec<String> = Vec::new();
+        let mut add = |spelling: Spelling| {
+            let name = spelling.to_string();
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        };
+        if every {
+            vocabulary.all_spellings().for_each(&mut add);
+        } else {
+            let found = self.selector.tables.find(op, dtype.name(), self.device().arch.parse()?)?;
+            let rows = found.map_or_else(Vec::new, |found| found.table.around(&key));
+            rows.iter()
+                .take(NEAREST)
+                .flat_map(|row| &row.ranking[..row.ranking.len().min(BEST)])
+                .copied()
+                .for_each(&mut add);
+            vocabulary.spellings().for_each(&mut add);
+        }
+        Ok(names)
     }
 
     /// The queue that work is enqueued on.

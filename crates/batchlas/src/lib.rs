@@ -45,11 +45,12 @@ pub use batchlas_core::{
     PointerTable, PointerTableMut, Queue, Ran, Real, RealOf, Result, Scalar, Scattered, Side, Trans, Uplo,
     WORKSPACE_ALIGN, WorkspaceMut,
 };
+pub use batchlas_kernels::code_digest;
 pub use batchlas_kernels::cuda::Graph;
 pub use batchlas_posv::FactorOutput;
 pub use batchlas_select::{Environment, Executed, Recorder};
 pub use batchlas_vendor::Element;
-pub use context::{Context, VOCABULARIES};
+pub use context::{Context, TABLES, VOCABULARIES};
 pub use info::{Info, Pending};
 pub use options::{
     GemmOptions, HerkOptions, PosvOptions, PotrfOptions, PotriOptions, PotrsOptions, TrsmOptions,

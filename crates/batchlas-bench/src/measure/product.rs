@@ -4,13 +4,10 @@ use batchlas::{
     Buffer, Context, Element, GemmOptions, HerkOptions, MatBatch, Ran, RealOf, Result, Scalar, Trans,
 };
 
-use super::{CHECKED, Cell, Op, Subject, spread, timed};
+use super::{CHECKED, Cell, DISTINCT_ELEMENTS, Op, Subject, spread, timed};
 use crate::matrices::Random;
 use crate::operands::{Layout, Store};
 use crate::verify::{in_triangle, product_error};
-
-/// Elements that the distinct items of an operand fill at most.
-const DISTINCT_ELEMENTS: usize = 4 << 20;
 
 /// Multiply-adds of an item's check.
 const CHECK_WORK: usize = 1 << 21;

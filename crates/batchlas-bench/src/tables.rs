@@ -1,0 +1,177 @@
+//! Turns ledgers into tables.
+//!
+//! A row of a table ranks what a ledger timed for one key. A timing counts if it is right (no failed item) and clean
+//! (relative deviation at most 10%); the latest of a spelling wins, so that a ledger is only ever appended to. It need not
+//! be saturated: a row speaks for its own batch. Tables of operations and devices without a ledger are left alone.
+//!
+//! A row keeps the digest of the code of its best spelling. Where the code has changed since, a warning names the row: its
+//! times are those of another kernel.
+
+use std::collections::BTreeMap;
+
+use batchlas::{Context, Environment, code_digest};
+use batchlas_kernels::Arch;
+use batchlas_select::{Header, Row, SelectError, Source, Spelling, Table, Vocabulary};
+
+use crate::measure::{Cell, Row as Timing, kernels};
+
+/// Largest relative deviation of a timing that counts.
+const CLEAN: f64 = 0.10;
+
+/// What was timed of one key: the cell, and of each spelling its time and the digest of its code.
+struct Times {
+    cell: Cell,
+    spellings: BTreeMap<String, (f64, Option<String>)>,
+}
+
+/// Key of a table: operation, element type, architecture. Then key values.
+type Grid = BTreeMap<(String, String, String), BTreeMap<(Vec<u64>, Vec<&'static str>), Times>>;
+
+/// Why a ledger makes no table.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct TablesError(String);
+
+/// One table as a file.
+#[derive(Clone, Debug)]
+pub struct TableFile {
+    /// `<op>.<dtype>.<arch>.toml`.
+    pub name: String,
+    /// Its text.
+    pub text: String,
+    /// Rows whose times are those of code that has changed since.
+    pub warnings: Vec<String>,
+}
+
+/// The tables of ledgers, each given as its name and its text; `generated_by` is the command that will be named.
+///
+/// # Errors
+/// A line that is no row, or names what is no operation or spelling.
+pub fn tables(ledgers: &[(String, String)], generated_by: &str) -> Result<Vec<TableFile>, TablesError> {
+    let mut grid = Grid::new();
+    for (name, text) in ledgers {
+        for (line, text) in (1..).zip(text.lines()) {
+            let failed = |what: String| TablesError(format!("{name}:{line}: {what}"));
+            let timing: Timing = serde_json::from_str(text).map_err(|e| failed(e.to_string()))?;
+            add(&mut grid, timing).map_err(failed)?;
+        }
+    }
+    let files = grid
+        .into_iter()
+        .map(|((op, dtype, arch), cells)| file(&op, dtype, &arch, cells, generated_by).map_err(TablesError));
+    files.collect()
+}
+
+fn file(
+    op: &str,
+    dtype: String,
+    arch: &str,
+    cells: BTreeMap<(Vec<u64>, Vec<&'static str>), Times>,
+    generated_by: &str,
+) -> Result<TableFile, String> {
+    let text = |error: SelectError| error.to_string();
+    let vocabulary = batchlas::VOCABULARIES.iter().find(|vocabulary| vocabulary.op == op);
+    let vocabulary = vocabulary.ok_or_else(|| format!("a ledger times {op}, which is no operation"))?;
+    let name = format!("{op}.{dtype}.{arch}.toml");
+    let device = arch.parse::<Arch>().ok().and_then(Arch::device);
+    let rehearsal = device.map(|device| Context::rehearsing(device, Environment::default()));
+    let rehearsal = rehearsal.transpose().map_err(|error| error.to_string())?;
+    let stale = cells.values().filter_map(|times| Some((times, stale(times, rehearsal.as_ref()?)?)));
+    let warnings = stale
+        .map(|(times, best)| format!("{name}: the code of {best} has changed since {} was timed", times.cell))
+        .collect();
+    let rows = cells.into_iter().map(|(key, times)| row(vocabulary, key, times.spellings).map_err(text));
+    let rows = rows.collect::<Result<_, _>>()?;
+    let device = arch.parse().map_err(text)?;
+    let header = Header { dtype, device, generated_by: generated_by.to_owned() };
+    let table = Table::new(vocabulary, header, rows, &name).map_err(text)?;
+    Ok(TableFile { name, text: table.to_toml(), warnings })
+}
+
+fn add(grid: &mut Grid, timing: Timing) -> Result<(), String> {
+    if timing.bad_items > 0 || timing.rel_sd > CLEAN || !timing.residual.is_finite() {
+        return Ok(());
+    }
+    let cell = timing.cell()?;
+    let (exact, log) = cell.key();
+    let table = (timing.op, timing.dtype, timing.arch);
+    let cells = grid.entry(table).or_default();
+    let times = cells.entry((log, exact)).or_insert_with(|| Times { cell, spellings: BTreeMap::new() });
+    times.spellings.insert(timing.family, (timing.ns_per_item, timing.code));
+    Ok(())
+}
+
+/// The best spelling of a key, if its code is known and is no longer what was timed.
+fn stale(times: &Times, rehearsal: &Context) -> Option<String> {
+    let (best, (_, code)) = times.spellings.iter().min_by(|a, b| a.1.0.total_cmp(&b.1.0))?;
+    let code = code.as_ref()?;
+    let now = kernels(rehearsal, &times.cell, best).map(|kernels| code_digest(&kernels));
+    (now.ok().as_ref() != Some(code)).then(|| best.clone())
+}
+
+fn row(
+    vocabulary: &'static Vocabulary,
+    (log, exact): (Vec<u64>, Vec<&'static str>),
+    times: BTreeMap<String, (f64, Option<String>)>,
+) -> Result<Row, SelectError> {
+    let mut ranked: Vec<(Spelling, f64, Option<String>)> = times
+        .into_iter()
+        .map(|(family, (ns, code))| Ok((vocabulary.spelling(&family)?, ns, code)))
+        .collect::<Result<_, SelectError>>()?;
+    ranked.sort_by(|a, b| a.1.total_cmp(&b.1));
+    let kernel = ranked.first().and_then(|(_, _, code)| code.clone());
+    let (ranking, ns) = ranked.into_iter().map(|(spelling, ns, _)| (spelling, ns)).unzip();
+    Ok(Row { key: vocabulary.key(&exact, &log)?, ranking, source: Source::Measured, ns, kernel, line: 0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::{Op, Provenance, rank};
+    use batchlas::{Dtype, Uplo};
+
+    #[test]
+    fn clean_rows_are_ranked_the_latest_of_a_spelling_counts_and_changed_code_is_told() {
+        let cpu = Context::cpu(1).unwrap();
+        let cell = Cell { op: Op::Potrf, dtype: Dtype::F64, uplo: Uplo::Lower, n: 6, nrhs: 0, batch: 4 };
+        let arms = [("vendor".to_owned(), None)];
+        let timed = rank(&cpu, &cell, &arms, 1, &Provenance::default()).unwrap().remove(0);
+        let device = "sm_90".parse::<Arch>().unwrap().device().unwrap();
+        let rehearsal = Context::rehearsing(device, Environment::default()).unwrap();
+        let code = |family: &str| code_digest(&kernels(&rehearsal, &cell, family).unwrap());
+        let row = |family: &str, ns: f64, code: &str| Timing {
+            arch: "sm_90".into(),
+            family: family.into(),
+            ns_per_item: ns,
+            rel_sd: 0.0,
+            saturated: false,
+            code: Some(code.to_owned()),
+            ..timed.clone()
+        };
+        let good = code("tiny:lanes=8");
+        let bad = [
+            Timing { rel_sd: 0.2, ..row("tiny:lanes=4", 0.1, "x") },
+            Timing { bad_items: 1, ..row("tiny:lanes=2", 0.1, "x") },
+            Timing { residual: f64::NAN, ..row("tiny:lanes=1", 0.1, "x") },
+        ];
+        let ledger = |rows: &[Timing]| {
+            let lines: Vec<String> = rows.iter().map(|row| serde_json::to_string(row).unwrap()).collect();
+            [("l.jsonl".to_owned(), lines.join("\n"))]
+        };
+        let mut rows =
+            vec![row("vendor", 1.0, ""), row("tiny:lanes=8", 9.0, "old"), row("tiny:lanes=8", 0.5, &good)];
+        rows.extend(bad);
+        let [file] = &tables(&ledger(&rows), "test").unwrap()[..] else { panic!("one table") };
+        assert_eq!(file.name, "potrf.f64.sm_90.toml");
+        let ranking = "key = [\"L\", 6, 4], ranking = [\"tiny:lanes=8\", \"vendor\"]";
+        assert!(file.text.contains(ranking) && file.text.contains(&good), "{}", file.text);
+        assert!(file.warnings.is_empty(), "{:?}", file.warnings);
+        let [file] = &tables(&ledger(&[row("tiny:lanes=8", 0.5, "old")]), "test").unwrap()[..] else {
+            panic!("one table")
+        };
+        let [warning] = &file.warnings[..] else { panic!("{:?}", file.warnings) };
+        assert!(warning.contains("tiny:lanes=8") && warning.contains("potrf f64 L 6 4"), "{warning}");
+        let error = tables(&[("l.jsonl".to_owned(), "{}".to_owned())], "test").unwrap_err().to_string();
+        assert!(error.starts_with("l.jsonl:1: "), "{error}");
+    }
+}
