@@ -95,11 +95,14 @@ pub fn statuses(found: &[i32], expected: impl Fn(usize) -> i32) -> Result<(), St
 /// is not finite or the diagonal is not real and positive.
 pub fn factor_residual<T: Element>(a: &Square<T>, uplo: Uplo, factor: &Store<T>, b: usize) -> f64 {
     let n = a.n;
-    // Row i of L, whichever triangle it is kept in.
-    let l = |i: usize, k: usize| match uplo {
-        Uplo::Lower => factor.at(b, i, k).widen(),
-        Uplo::Upper => factor.at(b, k, i).widen().conj(),
-    };
+    // Rows of L, whichever triangle it is kept in.
+    let mut l = vec![Complex::default(); n * n];
+    for (i, k) in (0..n).flat_map(|i| (0..=i).map(move |k| (i, k))) {
+        l[i * n + k] = match uplo {
+            Uplo::Lower => factor.at(b, i, k).widen(),
+            Uplo::Upper => factor.at(b, k, i).widen().conj(),
+        };
+    }
     let (mut error, mut norm) = (0.0, 0.0);
     for j in 0..n {
         let d = factor.at(b, j, j);
@@ -108,8 +111,8 @@ pub fn factor_residual<T: Element>(a: &Square<T>, uplo: Uplo, factor: &Store<T>,
         }
         for i in j..n {
             let mut sum = Sum::from(a.at(i, j).widen());
-            for k in 0..=j {
-                sum.sub(l(i, k), l(j, k).conj());
+            for (&x, y) in l[i * n..].iter().zip(&l[j * n..=j * n + j]) {
+                sum.sub(x, y.conj());
             }
             let twice = if i == j { 1.0 } else { 2.0 };
             error += twice * sum.value().norm_sqr();

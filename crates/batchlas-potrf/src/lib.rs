@@ -18,6 +18,7 @@
 
 pub mod blocked;
 pub mod cta;
+mod lanes;
 pub mod left;
 pub mod logdet;
 pub mod lpanel;
