@@ -11,6 +11,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("batchlas-core", &[]),
     ("batchlas-resident", &[]),
     ("batchlas-select", &["batchlas-core"]),
+    ("batchlas-lanes", &["batchlas-core", "batchlas-select"]),
     ("batchlas-potrf", OPERATION),
     ("batchlas-trsm", OPERATION),
     ("batchlas-gemm", OPERATION),
@@ -51,14 +52,16 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// An operation knows the contract, the residency arithmetic and selection, and no sibling.
-const OPERATION: &[&str] = &["batchlas-core", "batchlas-resident", "batchlas-select"];
+/// An operation knows the contract, the residency arithmetic, the CPU kernels and selection, and no sibling.
+const OPERATION: &[&str] = &["batchlas-core", "batchlas-lanes", "batchlas-resident", "batchlas-select"];
 
 /// Crates that may name `cudarc`.
 const CUDARC: &[&str] = &["batchlas-kernels", "batchlas-vendor"];
 
 /// Files that may hold `unsafe`, each because it owns foreign functions or raw memory.
 const UNSAFE: &[&str] = &[
+    "crates/batchlas-bench/benches/peers/arms.rs",
+    "crates/batchlas-bench/benches/peers/main.rs",
     "crates/batchlas-bench/src/large.rs",
     "crates/batchlas-core/src/arena.rs",
     "crates/batchlas-core/src/cpu.rs",
@@ -74,6 +77,15 @@ const UNSAFE: &[&str] = &[
     "crates/batchlas-kernels/src/cuda/slices.rs",
     "crates/batchlas-kernels/src/locate.rs",
     "crates/batchlas-kernels/src/nvrtc.rs",
+    "crates/batchlas-lanes/src/cholesky.rs",
+    "crates/batchlas-lanes/src/element.rs",
+    "crates/batchlas-lanes/src/isa.rs",
+    "crates/batchlas-lanes/src/rows.rs",
+    "crates/batchlas-lanes/src/substitution.rs",
+    "crates/batchlas-lanes/src/sweep.rs",
+    "crates/batchlas-lanes/src/vector.rs",
+    "crates/batchlas-lanes/src/x86.rs",
+    "crates/batchlas-lanes/tests/guard.rs",
     "crates/batchlas-posv/src/cta.rs",
     "crates/batchlas-posv/src/jitter.rs",
     "crates/batchlas-posv/src/mixed.rs",
@@ -85,6 +97,7 @@ const UNSAFE: &[&str] = &[
     "crates/batchlas-potrf/src/left.rs",
     "crates/batchlas-potrf/src/logdet.rs",
     "crates/batchlas-potrf/src/lpanel.rs",
+    "crates/batchlas-potrf/src/operands.rs",
     "crates/batchlas-potrf/src/potri.rs",
     "crates/batchlas-potrf/src/tiny.rs",
     "crates/batchlas-sim/src/alu/fused.rs",

@@ -19,7 +19,7 @@ use crate::corpus::Corpus;
 pub struct Filter {
     /// Operations.
     pub ops: Vec<String>,
-    /// Family spellings.
+    /// Family spellings, with knobs or without; empty for every family with its own choice of knobs.
     pub families: Vec<String>,
     /// Element types.
     pub dtypes: Vec<Dtype>,
@@ -177,7 +177,13 @@ pub fn run(ctx: &Context, corpus: &Corpus, filter: &Filter) -> Result<Report> {
         if !wanted(&filter.ops, vocabulary.op) {
             continue;
         }
-        for family in vocabulary.spellings().map(|s| s.to_string()).filter(|s| wanted(&filter.families, s)) {
+        let families: Vec<String> = if filter.families.is_empty() {
+            vocabulary.spellings().map(|s| s.to_string()).collect()
+        } else {
+            let given = filter.families.iter().filter_map(|text| vocabulary.spelling(text).ok());
+            given.map(|s| s.to_string()).collect()
+        };
+        for family in families {
             for dtype in Dtype::ALL {
                 if !filter.dtypes.is_empty() && !filter.dtypes.contains(&dtype) {
                     continue;

@@ -50,6 +50,10 @@ impl Sum {
     /// Adds `a * b`.
     pub fn add(&mut self, a: Complex<f64>, b: Complex<f64>) {
         self.re.add_product(a.re, b.re);
+        // Of real types; three more products of zeros would be most of the time.
+        if a.im == 0.0 && b.im == 0.0 {
+            return;
+        }
         self.re.add_product(-a.im, b.im);
         self.im.add_product(a.re, b.im);
         self.im.add_product(a.im, b.re);

@@ -291,7 +291,10 @@ impl Call {
                 let mut a = a.upload(ctx)?;
                 let mut info = Buffer::from_slice(queue, &vec![STALE_INFO; self.batch])?;
                 watch(&Operand::new("A", &a, Some(uplo), true));
-                a.with_mut(ctx, |a| ctx.potri_in(a, info.info_mut(), &PotriOptions { uplo }))?;
+                a.with_mut(ctx, |a| {
+                    let mut memory = queue.alloc(ctx.potri_workspace(a.rb())?)?;
+                    ctx.potri_in(a, info.info_mut(), WorkspaceMut::over(&mut memory), &PotriOptions { uplo })
+                })?;
                 Ok([bytes(&a)?, bytemuck::cast_slice(&info.to_vec(queue)?).to_vec()].concat())
             }
             Op::Trsm { side, uplo, trans, diag, n, q } => {

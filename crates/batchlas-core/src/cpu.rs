@@ -56,19 +56,43 @@ impl CpuQueue {
         grain: usize,
         work: impl Fn(S) -> Result<()> + Sync,
     ) -> Result<()> {
+        self.for_each_run(operands, 1, grain, work)
+    }
+
+    /// As [`CpuQueue::for_each_chunk`], cutting only at multiples of `unit` items, for work that takes items in groups.
+    /// What is a single chunk runs on the calling thread.
+    ///
+    /// # Errors
+    /// What `work` returned.
+    pub fn for_each_run<S: Split>(
+        &self,
+        operands: S,
+        unit: usize,
+        grain: usize,
+        work: impl Fn(S) -> Result<()> + Sync,
+    ) -> Result<()> {
         // Eight chunks a thread even out items of unequal cost without making the pieces too small to matter.
-        let grain = grain.max(operands.batch() / (self.threads() * 8)).max(1);
-        self.pool.install(|| halve(operands, grain, &work))
+        let grain = grain.max(operands.batch() / (self.threads() * 8)).max(unit).max(1);
+        if operands.batch() <= grain || self.threads() == 1 {
+            return work(operands);
+        }
+        self.pool.install(|| halve(operands, unit.max(1), grain, &work))
     }
 }
 
-fn halve<S: Split>(operands: S, grain: usize, work: &(impl Fn(S) -> Result<()> + Sync)) -> Result<()> {
+fn halve<S: Split>(
+    operands: S,
+    unit: usize,
+    grain: usize,
+    work: &(impl Fn(S) -> Result<()> + Sync),
+) -> Result<()> {
     let batch = operands.batch();
-    if batch <= grain {
+    let middle = (batch / 2).next_multiple_of(unit);
+    if batch <= grain || middle >= batch {
         return work(operands);
     }
-    let (head, tail) = operands.split_at(batch / 2);
-    let (a, b) = rayon::join(|| halve(head, grain, work), || halve(tail, grain, work));
+    let (head, tail) = operands.split_at(middle);
+    let (a, b) = rayon::join(|| halve(head, unit, grain, work), || halve(tail, unit, grain, work));
     a.and(b)
 }
 

@@ -69,6 +69,16 @@ impl<'a> InfoMut<'a> {
         }
     }
 
+    /// Writes the host entries from `first` on; does nothing where there are none.
+    ///
+    /// # Panics
+    /// If an entry is beyond the last.
+    pub fn put(&mut self, first: usize, values: &[i32]) {
+        if let Span::Host(entries) = &mut self.0 {
+            entries[first..first + values.len()].copy_from_slice(values);
+        }
+    }
+
     /// A host entry; `None` where absent or in device memory.
     pub fn get(&self, item: usize) -> Option<i32> {
         match &self.0 {

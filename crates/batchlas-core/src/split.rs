@@ -50,6 +50,19 @@ impl<A: Split> Split for (A, InfoMut<'_>) {
     }
 }
 
+/// Two writable operands.
+impl<T: Scalar> Split for (MatBatchMut<'_, T>, MatBatchMut<'_, T>) {
+    fn batch(&self) -> usize {
+        self.0.batch()
+    }
+
+    fn split_at(self, mid: usize) -> (Self, Self) {
+        let (a0, a1) = self.0.split_at(mid);
+        let (b0, b1) = self.1.split_at(mid);
+        ((a0, b0), (a1, b1))
+    }
+}
+
 /// A read-only operand and a writable one.
 impl<T: Scalar, U: Scalar> Split for (MatBatch<'_, T>, MatBatchMut<'_, U>) {
     fn batch(&self) -> usize {

@@ -23,6 +23,7 @@ pub const HEADERS: &[Header<'static>] = embed![
     "batchlas/arch.cuh",
     "batchlas/cholesky.cuh",
     "batchlas/cyclic.cuh",
+    "batchlas/factor.cuh",
     "batchlas/fragment.cuh",
     "batchlas/integers.cuh",
     "batchlas/memory.cuh",

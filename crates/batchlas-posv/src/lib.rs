@@ -18,6 +18,7 @@
 mod blocked;
 pub mod cta;
 pub mod jitter;
+mod lanes;
 pub mod mixed;
 mod operands;
 mod problem;

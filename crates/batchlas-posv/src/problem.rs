@@ -9,8 +9,8 @@ pub enum FactorOutput {
     /// It overwrites the referenced triangle of A.
     #[default]
     Stored,
-    /// Nobody needs it: half of the memory traffic where a family keeps it on chip. Such a family (`tiny`) leaves A as it
-    /// was; after any other the referenced triangle is unspecified.
+    /// Nobody needs it: half of the memory traffic where a family keeps it on chip. Such a family (`tiny`, `lanes`)
+    /// leaves A as it was; after any other the referenced triangle is unspecified.
     Discarded,
 }
 

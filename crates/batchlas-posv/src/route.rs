@@ -11,7 +11,7 @@ use batchlas_select::{
 };
 
 use crate::problem::{FactorOutput, Problem};
-use crate::{blocked, cta, quench, tiny};
+use crate::{blocked, cta, lanes, quench, tiny};
 
 const EXACT: &[ExactField] = &[ExactField { name: "uplo", values: &["L", "U"] }];
 
@@ -20,7 +20,7 @@ const BLOCKED: Candidate = Candidate { family: "blocked", class: Class::Native, 
 /// What a solve can be run by. There is no vendor family: children choose for themselves.
 pub static POSV: Vocabulary = Vocabulary {
     op: "posv",
-    candidates: &[tiny::CANDIDATE, cta::CANDIDATE, BLOCKED],
+    candidates: &[tiny::CANDIDATE, cta::CANDIDATE, batchlas_lanes::LANES, BLOCKED],
     last_resort: &["blocked"],
     retired: &[
         Retired { alias: "native:tiny", instead: "tiny" },
@@ -86,6 +86,7 @@ impl<'s, T: Scalar> Posv<'s, T> {
     ) -> Result<(), Refusal> {
         match (op, family.family()) {
             ("posv", "tiny") => tiny::can_run(device, problem, family),
+            ("posv", "lanes") => lanes::can_run(device, problem, family),
             (_, "cta") => {
                 self.can_factor(op, device, problem)?;
                 cta::can_run(device, problem, family)
@@ -155,7 +156,7 @@ impl<'s, T: Scalar> Posv<'s, T> {
         }
         let key = Self::key(&POSV, &problem)?;
         match self.route(queue.device(), &problem, &key)?.family() {
-            "tiny" => Ok(0),
+            "tiny" | "lanes" => Ok(0),
             _ => {
                 let factor = self.factor()?.factor_workspace(queue, uplo, a)?;
                 blocked::workspace_bytes(&problem, factor, info_absent)
@@ -206,6 +207,7 @@ impl<'s, T: Scalar> Posv<'s, T> {
                 let (a, b, info, workspace) = (a.rb_mut(), b.rb_mut(), info.rb_mut(), workspace.rb_mut());
                 match family.family() {
                     "tiny" => tiny::run(queue, &problem, self.output, a, b, info, family),
+                    "lanes" => lanes::run(queue, &problem, self.output, a, b, info, family),
                     "cta" => {
                         let solves = |a: MatBatchMut<'_, T>, info: InfoMut<'_>| {
                             Ok(vec![cta::solve(queue, &problem, a.rb(), b, info, family)?])

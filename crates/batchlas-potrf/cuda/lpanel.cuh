@@ -7,36 +7,21 @@
 // forms the pivot itself.
 //
 // Slots without an item run the whole body on zeros, with the true n, and store nothing: every barrier is at top level, and all threads of the
-// work-group meet at it equally often. A failed item is finished by value selection, as in family `tiny`, whose bits this kernel reproduces: every
-// element sees the same operations in the same order, whatever the panel, the layout or the triangle. The state of a failed item is therefore also the
-// same: columns 1 .. k-1 of the factor of its leading minor, and zeros from column k on (or NaN where the trailing matrix was not finite).
+// work-group meet at it equally often. A failed item is finished by value selection, as in family `tiny`, whose bits the first panel has; its state is
+// that of `tiny` as well: columns 1 .. k-1 of the factor of its leading minor, and zeros from column k on (or NaN where the trailing matrix was not
+// finite). Layout, triangle and batch do not change the bits.
 //
 // MinBlocks: work-groups per multiprocessor that the register allocation must allow; 0 leaves it to the compiler.
 #pragma once
+#include <batchlas/factor.cuh>
 #include <batchlas/memory.cuh>
 #include <batchlas/shared.cuh>
 #include <batchlas/uplo.cuh>
 
 namespace batchlas {
 
-/// The operands of a launch. Sizes in bytes are 64-bit; `ld_bytes` and `item_bytes` are multiples of the size of an element.
-struct PotrfLpanelArgs {
-  /// Layout::Strided: address of item 0. Layout::Pointers: address of the table of item addresses. Aligned to an element (a table: to 8 bytes).
-  u64 a;
-  /// Bytes from a column to the next, at least n elements.
-  u64 ld_bytes;
-  /// Layout::Strided: bytes from an item to the next. Layout::Pointers: bytes from an address in the table to its item.
-  u64 item_bytes;
-  /// Number of items.
-  u64 batch;
-  /// Address of `batch` 32-bit integers, or 0 if the caller does not want them.
-  u64 info;
-  /// Order of the matrices, 1 to Lanes.
-  u64 n;
-};
-
 template <class T, int NB, Uplo U, Layout L, int Lanes, int Matrices, int MinBlocks>
-__global__ void __launch_bounds__(Lanes *Matrices, MinBlocks) potrf_lpanel(const PotrfLpanelArgs args) {
+__global__ void __launch_bounds__(Lanes *Matrices, MinBlocks) potrf_lpanel(const FactorArgs args) {
   static_assert(NB % 8 == 0 && arch::WARP % NB == 0, "a panel is 8, 16 or 32 columns, so that its rows are lanes of the matrix even below row n");
   static_assert(Lanes % arch::WARP == 0, "the lanes of a matrix are whole warps");
   using R = Real<T>;
@@ -66,13 +51,11 @@ __global__ void __launch_bounds__(Lanes *Matrices, MinBlocks) potrf_lpanel(const
     const bool busy = (row | (arch::WARP - 1)) >= j;
 
     T acc[NB], own[STEP];
-    u64 column = first + j * across;
 #pragma unroll
     for (int i = 0; i < NB; i++) {
-      acc[i] = load(loads && row >= j + i, column, from_real<T>(0));
-      column = arch::advance(column, across);
+      acc[i] = from_real<T>(0);
     }
-    column = first;
+    u64 column = first;
 #pragma unroll
     for (int k = 0; k < STEP; k++) {
       own[k] = load(loads && j > 0, column, from_real<T>(0));
@@ -107,6 +90,14 @@ __global__ void __launch_bounds__(Lanes *Matrices, MinBlocks) potrf_lpanel(const
           column = arch::advance(column, across);
         }
       }
+    }
+
+    // What is subtracted is summed from zero and meets A last: added to A one by one, the products would each be rounded to A's last place.
+    column = first + j * across;
+#pragma unroll
+    for (int i = 0; i < NB; i++) {
+      acc[i] = add(load(loads && row >= j + i, column, from_real<T>(0)), acc[i]);
+      column = arch::advance(column, across);
     }
 
     // Multiples of the pitch, and who takes part in which column, are computed anew instead of being held through the loop above.

@@ -12,24 +12,11 @@
 // The answer does not depend on P, on how columns are broadcast, on when they are stored, on the layout or on the triangle (Upper is the conjugate
 // transpose of Lower, bit for bit): every element sees the same operations in the same order.
 #pragma once
+#include <batchlas/factor.cuh>
 #include <batchlas/shared.cuh>
 #include <batchlas/tile.cuh>
 
 namespace batchlas {
-
-/// The operands of a launch. Sizes in bytes are 64-bit; `ld_bytes` and `item_bytes` are multiples of the size of an element.
-struct PotrfTinyArgs {
-  /// Layout::Strided: address of item 0. Layout::Pointers: address of the table of item addresses. Aligned to an element (a table: to 8 bytes).
-  u64 a;
-  /// Bytes from a column to the next, at least N elements.
-  u64 ld_bytes;
-  /// Layout::Strided: bytes from an item to the next. Layout::Pointers: bytes from an address in the table to its item.
-  u64 item_bytes;
-  /// Number of items.
-  u64 batch;
-  /// Address of `batch` 32-bit integers, or 0 if the caller does not want them.
-  u64 info;
-};
 
 /// How a finished column reaches the other lanes of its partition: one shuffle per element, or one shared-memory store per row and 16-byte loads.
 enum class Broadcast { Shuffle, Shared };
@@ -52,7 +39,7 @@ template <class T, int N, int P> struct ColumnBuffer {
 };
 
 template <class T, int N, int P, Uplo U, Layout L, bool Aligned, Broadcast B, Stores S, Pace Rate, int Warps, int MinBlocks>
-__global__ void __launch_bounds__(arch::WARP *Warps, MinBlocks) potrf_tiny(const PotrfTinyArgs args) {
+__global__ void __launch_bounds__(arch::WARP *Warps, MinBlocks) potrf_tiny(const FactorArgs args) {
   static_assert(N >= 1 && N <= 32, "potrf tiny serves orders 1 to 32");
   static_assert(P < 2 * N || P == 1, "more lanes than rows");
   static_assert(P > 1 || B == Broadcast::Shuffle, "a single lane has nobody to send to");

@@ -9,11 +9,11 @@ use std::fmt::Write as _;
 
 use batchlas_core::seam::FactorShape;
 use batchlas_core::{
-    Device, Dtype, InfoMut, Kernel, KernelSource, Launch, MatBatchMut, Promise, Queue, Ran, Result, Scalar,
-    Uplo,
+    Device, Dtype, InfoMut, Kernel, KernelSource, MatBatchMut, Promise, Queue, Ran, Result, Scalar, Uplo,
 };
 use batchlas_select::{Candidate, Class, Knob, Refusal, Spelling, Values};
-use bytemuck::{Pod, Zeroable};
+
+use crate::operands::launch;
 
 /// Smallest order: `tiny` serves those below.
 pub const MIN_N: usize = 33;
@@ -46,20 +46,6 @@ pub(crate) const CANDIDATE: Candidate = Candidate {
     ],
 };
 
-/// The kernel's one parameter.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-struct Args {
-    /// Address of item 0, or of the table of item addresses.
-    a: u64,
-    /// Bytes from a column to the next.
-    ld_bytes: u64,
-    /// Bytes from an item to the next, or from an address in the table to its item.
-    item_bytes: u64,
-    /// Address of the statuses, or 0.
-    info: u64,
-}
-
 /// One setting of the family's knobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Knobs {
@@ -84,16 +70,18 @@ impl Knobs {
             Some(unit) => unit.to_string() == "tensor",
             None => matches!(dtype, Dtype::F64 | Dtype::C64),
         };
-        let upper = uplo == Uplo::Upper;
+        let (upper, complex) = (uplo == Uplo::Upper, dtype.is_complex());
         let (warps, steps, tile, blocks) = match (dtype, n) {
-            (Dtype::F32, ..=96) => (1, 1, 47, 10),
-            (Dtype::F32, ..=128) => (2, 1, 56, 5),
-            (Dtype::F32, ..=200) => (4, 1, 44, 3),
-            (Dtype::F32, _) => (8, 1, 32, 1),
+            (Dtype::F32, ..=64) => (1, 1, 47, 16),
+            (Dtype::F32, ..=96) => (1, 1, 47, 12),
+            (Dtype::F32, ..=128) => (2, 1, 56, 6),
+            (Dtype::F32, ..=200) => (4, 1, 44, 4),
+            (Dtype::F32, _) => (8, 1, 32, 2),
             (Dtype::F64, ..=64) => (1, 1, 47, 8),
             (Dtype::F64, ..=96) => (2, 1, 32, 4),
-            // One register of the upper triangle would be spilled with three.
-            (Dtype::F64, 101..=128) if upper => (4, 1, 16, 2),
+            // Elsewhere one register of the lower triangle would be spilled by two warps.
+            (Dtype::F64, 99..=107 | 112 | 128) => (2, 1, 16, 4),
+            (Dtype::F64, ..=128) if upper => (2, 1, 16, 4),
             (Dtype::F64, ..=128) => (4, 1, 16, 3),
             (Dtype::F64, ..=192) => (4, 1, 44, 2),
             (Dtype::F64, _) => (8, 1, 40, 1),
@@ -102,7 +90,7 @@ impl Knobs {
             (Dtype::C32, ..=128) => (2, 1, 56, 4),
             (Dtype::C32, ..=150) => (4, 1, 35, 2),
             (Dtype::C32, ..=192) => (8, 1, 22, 2),
-            (Dtype::C32, _) => (8, 1, 32, 1),
+            (Dtype::C32, _) => (8, 1, 40, 1),
             (Dtype::C64, ..=40) => (1, 1, 16, 8),
             (Dtype::C64, ..=64) => (2, 1, 23, 4),
             (Dtype::C64, ..=128) => (4, 1, 28, 2),
@@ -113,7 +101,8 @@ impl Knobs {
             tensor,
             warps,
             steps: family.int("steps").unwrap_or(steps),
-            solvers: family.int("solvers").unwrap_or(warps),
+            // Half of eight warps solve two rows each in the time of one.
+            solvers: family.int("solvers").unwrap_or(if n > 192 && !complex { warps.min(4) } else { warps }),
             tile: family.int("tile").unwrap_or(tile),
             blocks: family.int("blocks").unwrap_or(blocks),
         }
@@ -312,33 +301,10 @@ pub(crate) fn run<T: Scalar>(
     info: InfoMut<'_>,
     family: &Spelling,
 ) -> Result<Ran> {
-    let bytes = size_of::<T>() as u64;
     let knobs = Knobs::new(T::DTYPE, a.rows(), uplo, family);
-    let (address, offset) = a.address();
-    let args = Args {
-        a: address,
-        ld_bytes: a.ld() as u64 * bytes,
-        item_bytes: a.stride().unwrap_or(offset) as u64 * bytes,
-        info: info.address(),
-    };
     let kernel = kernel(T::DTYPE, a.rows(), uplo, a.stride().is_none(), &knobs);
-    let grid = i32::try_from(a.batch()).map_err(|_| batchlas_core::ArgumentError::TooLarge {
-        operand: "A",
-        rows: a.rows(),
-        cols: a.cols(),
-        ld: a.ld(),
-        stride: a.stride().unwrap_or(0),
-        batch: a.batch(),
-    })?;
-    let launch = Launch {
-        kernel: &kernel,
-        grid: grid.unsigned_abs(),
-        dynamic_shared: kernel.promise.max_dynamic_shared,
-        args: bytemuck::bytes_of(&args),
-    };
-    // SAFETY: `Args` is the parameter struct of this kernel, and its addresses are those of a view and an `info` span
-    // that are exclusively borrowed for work on this queue; there is one work-group per item.
-    unsafe { queue.launch(&launch)? };
+    // SAFETY: the kernel takes the shared argument block, and a work-group has one item.
+    unsafe { launch(queue, &kernel, a, info, 1, kernel.promise.max_dynamic_shared)? };
     Ok(Ran::leaf("potrf", family.to_string()))
 }
 

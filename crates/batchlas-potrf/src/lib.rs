@@ -18,9 +18,11 @@
 
 pub mod blocked;
 pub mod cta;
+mod lanes;
 pub mod left;
 pub mod logdet;
 pub mod lpanel;
+mod operands;
 pub mod potri;
 mod problem;
 mod route;

@@ -9,10 +9,12 @@
 use batchlas_core::cpu::on_host;
 use batchlas_core::validate::{Operand, equal};
 use batchlas_core::{
-    ArgumentError, Dtype, InfoMut, Kernel, KernelSource, Launch, MatBatch, MatBatchMut, Promise, Queue, Ran,
-    RealOf, Result, Scalar,
+    Dtype, InfoMut, Kernel, KernelSource, Launch, MatBatch, MatBatchMut, Promise, Queue, Ran, RealOf, Result,
+    Scalar,
 };
 use bytemuck::{Pod, Zeroable};
+
+use crate::operands::grid;
 
 const OP: &str = "logdet";
 
@@ -103,22 +105,10 @@ pub fn logdet<T: Scalar>(
         out_bytes: out.stride().unwrap_or(result_offset) as u64 * real,
     };
     let kernel = kernel(T::DTYPE, [a.stride().is_none(), out.stride().is_none()]);
-    let grid = grid(args.batch.div_ceil(WARPS), &a)?;
+    let grid = grid(a.batch().div_ceil(WARPS as usize), &a)?;
     let launch = Launch { kernel: &kernel, grid, dynamic_shared: 0, args: bytemuck::bytes_of(&args) };
     // SAFETY: `Args` is the parameter struct of this kernel, and its addresses are those of views and an `info` span that
     // are borrowed for work on this queue, those that are written exclusively.
     unsafe { queue.launch(&launch)? };
     Ok(Ran::leaf(OP, "warp"))
-}
-
-/// A number of work-groups as a launch takes it.
-pub(crate) fn grid<T: Scalar>(groups: u64, a: &MatBatch<'_, T>) -> Result<u32> {
-    Ok(u32::try_from(groups).map_err(|_| ArgumentError::TooLarge {
-        operand: "A",
-        rows: a.rows(),
-        cols: a.cols(),
-        ld: a.ld(),
-        stride: a.stride().unwrap_or(0),
-        batch: a.batch(),
-    })?)
 }

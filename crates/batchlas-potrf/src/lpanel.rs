@@ -8,8 +8,8 @@
 
 use batchlas_core::seam::FactorShape;
 use batchlas_core::{
-    ArgumentError, Device, Dtype, Error, InfoMut, Kernel, KernelSource, Launch, MatBatchMut, Promise, Queue,
-    Ran, Result, Scalar, Uplo,
+    Device, Dtype, Error, InfoMut, Kernel, KernelSource, MatBatchMut, Promise, Queue, Ran, Result, Scalar,
+    Uplo,
 };
 use batchlas_resident::Element;
 use batchlas_resident::footprint::left_panel;
@@ -17,7 +17,8 @@ use batchlas_resident::lpanel::{Geometry, MAX_WORK_GROUP_SIZE, geometry};
 use batchlas_resident::pack::PackLimits;
 use batchlas_resident::registers::{WARP, blocks_per_sm};
 use batchlas_select::{Candidate, Class, Knob, Refusal, Spelling, Values};
-use bytemuck::{Pod, Zeroable};
+
+use crate::operands::launch;
 
 static SOURCE: KernelSource =
     KernelSource { name: "batchlas-potrf/cuda/lpanel.cuh", text: include_str!("../cuda/lpanel.cuh") };
@@ -28,24 +29,6 @@ pub(crate) const CANDIDATE: Candidate = Candidate {
     class: Class::Native,
     knobs: &[Knob { name: "panel", values: Values::OneOf(&[8, 16]), required: true }],
 };
-
-/// The kernel's one parameter.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-struct Args {
-    /// Address of item 0, or of the table of item addresses.
-    a: u64,
-    /// Bytes from a column to the next.
-    ld_bytes: u64,
-    /// Bytes from an item to the next, or from an address in the table to its item.
-    item_bytes: u64,
-    /// Number of items.
-    batch: u64,
-    /// Address of the statuses, or 0.
-    info: u64,
-    /// Order.
-    n: u64,
-}
 
 fn element(dtype: Dtype) -> Element {
     match dtype {
@@ -63,11 +46,11 @@ fn panel(family: &Spelling) -> usize {
 
 /// Largest order that a spelling of this family serves on a device; `None` if it serves none.
 pub fn max_n(device: &Device, dtype: Dtype, family: &Spelling) -> Option<usize> {
-    (1..=MAX_WORK_GROUP_SIZE).rev().find(|&n| launch(device, dtype, n, family).is_ok())
+    (1..=MAX_WORK_GROUP_SIZE).rev().find(|&n| geometry_of(device, dtype, n, family).is_ok())
 }
 
 /// The launch of one order: capability check and launch are this one function.
-fn launch(device: &Device, dtype: Dtype, n: usize, family: &Spelling) -> Result<Geometry, Refusal> {
+fn geometry_of(device: &Device, dtype: Dtype, n: usize, family: &Spelling) -> Result<Geometry, Refusal> {
     let limits = PackLimits::for_device(device.max_work_group as usize);
     geometry(element(dtype), panel(family), n, device.slm_budget, limits).ok_or_else(|| {
         format!(
@@ -124,7 +107,7 @@ pub fn layouts(
     uplo: Uplo,
     family: &Spelling,
 ) -> impl Iterator<Item = Kernel> + use<> {
-    let geometry = launch(device, dtype, n, family).ok();
+    let geometry = geometry_of(device, dtype, n, family).ok();
     let family = *family;
     geometry
         .into_iter()
@@ -154,7 +137,7 @@ pub(crate) fn can_run(
     if !device.is_gpu() || !device.has_sg32 {
         return Err("lpanel needs a GPU with 32-wide warps".into());
     }
-    launch(device, dtype, shape.n, family).map(drop)
+    geometry_of(device, dtype, shape.n, family).map(drop)
 }
 
 /// Enqueues the factorisation.
@@ -165,33 +148,11 @@ pub(crate) fn run<T: Scalar>(
     info: InfoMut<'_>,
     family: &Spelling,
 ) -> Result<Ran> {
-    let bytes = size_of::<T>() as u64;
-    let geometry = launch(queue.device(), T::DTYPE, a.rows(), family)
+    let geometry = geometry_of(queue.device(), T::DTYPE, a.rows(), family)
         .map_err(|refusal| Error::Internal(refusal.to_string()))?;
-    let (address, offset) = a.address();
-    let args = Args {
-        a: address,
-        ld_bytes: a.ld() as u64 * bytes,
-        item_bytes: a.stride().unwrap_or(offset) as u64 * bytes,
-        batch: a.batch() as u64,
-        info: info.address(),
-        n: a.rows() as u64,
-    };
     let kernel = kernel(T::DTYPE, uplo, a.stride().is_none(), family, &geometry);
-    let grid = args.batch.div_ceil(geometry.matrices as u64);
-    let grid = u32::try_from(grid).map_err(|_| ArgumentError::TooLarge {
-        operand: "A",
-        rows: a.rows(),
-        cols: a.cols(),
-        ld: a.ld(),
-        stride: a.stride().unwrap_or(0),
-        batch: a.batch(),
-    })?;
-    let dynamic_shared = geometry.bytes as u32;
-    let launch = Launch { kernel: &kernel, grid, dynamic_shared, args: bytemuck::bytes_of(&args) };
-    // SAFETY: `Args` is the parameter struct of this kernel, and its addresses are those of a view and an `info` span
-    // that are exclusively borrowed for work on this queue.
-    unsafe { queue.launch(&launch)? };
+    // SAFETY: the kernel takes the shared argument block, and a work-group has the items of its geometry.
+    unsafe { launch(queue, &kernel, a, info, geometry.matrices, geometry.bytes as u32)? };
     Ok(Ran::leaf("potrf", family.to_string()))
 }
 
@@ -237,7 +198,7 @@ mod tests {
             for n in 1..=most + 1 {
                 let shape = FactorShape { uplo: Uplo::Upper, n, batch: 1 };
                 assert_eq!(can_run(&device, dtype, &shape, &family).is_ok(), n <= most, "{text} n = {n}");
-                let Ok(geometry) = launch(&device, dtype, n, &family) else { continue };
+                let Ok(geometry) = geometry_of(&device, dtype, n, &family) else { continue };
                 let promise = kernel(dtype, Uplo::Upper, true, &family, &geometry).promise;
                 assert!(geometry.lanes >= n && promise.threads as usize == geometry.work_group());
                 assert!(geometry.bytes <= promise.max_dynamic_shared as usize, "{text} n = {n}");

@@ -2,20 +2,25 @@
 //! holds the factor comes to hold the same triangle of `A^-1`. The other triangle and the padding are not touched.
 //!
 //! `info[b]` is 0, or the 1-based index of the first diagonal element of the factor of item `b` that is not positive and
-//! finite, as of an item whose factorisation failed; such an item is left unchanged. `n^3 / 3` multiply-adds for the
-//! factor's inverse and as many for its product, no workspace. On a GPU an item must fit a work-group's shared memory:
-//! [`max_n`], on an H200 240 in f32, 169 in f64 and c32, 119 in c64.
+//! finite, as of an item whose factorisation failed; such an item is left unchanged.
+//!
+//! `block`: an item in a work-group's shared memory, to [`max_n`] (on an H200 240 in f32, 169 in f64 and c32, 119 in c64);
+//! `n^3 / 3` multiply-adds for the factor's inverse and as many for its product, no workspace. `blocked`: any order by two
+//! seams, the inverse of the factor by a triangular solve with the identity and its product by a rank-k update, `2 n^3`
+//! multiply-adds and a workspace of two matrices per item; a kernel before them finds the statuses and writes the identity,
+//! one after them puts the inverse of every good item in its place.
 #![allow(unsafe_code)]
 
 use batchlas_core::cpu::on_host;
 use batchlas_core::validate::Operand;
 use batchlas_core::{
-    ArgumentError, Device, Dtype, InfoMut, ItemMut, Kernel, KernelSource, Launch, MatBatchMut, Promise,
-    Queue, Ran, Result, Scalar, Uplo,
+    Arena, Chunk, Device, Diag, Dtype, Error, InfoMut, ItemMut, Kernel, KernelSource, Launch, MatBatch,
+    MatBatchMut, PanelSolve, Promise, Queue, Ran, Result, Scalar, Side, TrailingUpdate, Trans, Uplo,
+    WorkspaceMut,
 };
 use bytemuck::{Pod, Zeroable};
 
-use crate::logdet::grid;
+use crate::operands::{Args, grid, launch};
 
 const OP: &str = "potri";
 
@@ -25,17 +30,20 @@ static SOURCE: KernelSource =
 /// Largest order that any device's shared memory is asked about.
 const SEARCHED: usize = 1024;
 
-/// The kernel's one parameter.
+/// The parameter of the kernels round the seams: `PotriArgs` of the device code.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
-struct Args {
-    a: u64,
-    ld_bytes: u64,
-    item_bytes: u64,
-    batch: u64,
+struct Around {
+    /// The matrices, and the workspace's statuses.
+    factor: Args,
+    /// The caller's statuses, or 0.
     info: u64,
-    n: u64,
+    /// Address of the scratch matrices, and bytes from a column and from an item to the next.
+    scratch: [u64; 3],
 }
+
+/// Threads of the kernels round the seams.
+const THREADS: u32 = 256;
 
 /// Shared memory of an item: factor and inverse side by side, `n + 1` columns at an odd pitch.
 fn shared_bytes(dtype: Dtype, n: usize) -> usize {
@@ -76,74 +84,161 @@ fn kernel(device: &Device, dtype: Dtype, n: usize, uplo: Uplo, table: bool) -> K
     }
 }
 
+/// The kernel before the seams, or the one after them.
+fn around(dtype: Dtype, uplo: Uplo, table: bool, after: bool) -> Kernel {
+    let layout = if table { "Pointers" } else { "Strided" };
+    let (scalar, name) = (dtype.name(), if after { "close" } else { "open" });
+    Kernel {
+        source: &SOURCE,
+        entry: format!(
+            "batchlas::potri_{name}<batchlas::{scalar}, batchlas::Uplo::{uplo:?}, batchlas::Layout::{layout}, \
+             {THREADS}>"
+        ),
+        promise: Promise { threads: THREADS, min_blocks: 1, max_dynamic_shared: 0 },
+    }
+}
+
 /// Every kernel of this operation on a device.
 pub fn kernels(device: &Device) -> impl Iterator<Item = Kernel> {
-    Dtype::ALL.into_iter().flat_map(move |dtype| {
-        Uplo::ALL.iter().flat_map(move |&uplo| {
-            [16, 64, 65]
-                .into_iter()
-                .flat_map(move |n| [false, true].map(move |table| kernel(device, dtype, n, uplo, table)))
+    let cases = Dtype::ALL.into_iter().flat_map(|dtype| Uplo::ALL.iter().map(move |&uplo| (dtype, uplo)));
+    cases.flat_map(move |(dtype, uplo)| {
+        let tables = [false, true].into_iter();
+        tables.flat_map(move |table| {
+            let block = [16, 64, 65].map(|n| kernel(device, dtype, n, uplo, table));
+            block.into_iter().chain([false, true].map(|after| around(dtype, uplo, table, after)))
         })
     })
 }
 
-/// Enqueues the inversion.
-///
-/// # Errors
-/// `a` not square, too large for the device, not where the queue works; an `info` that does not fit.
-pub fn potri<T: Scalar>(
-    queue: &dyn Queue,
-    uplo: Uplo,
-    a: MatBatchMut<'_, T>,
-    mut info: InfoMut<'_>,
-) -> Result<Ran> {
-    let place = queue.device().place;
-    Operand::of_mut("A", &a).square(OP)?.homogeneous(OP)?.at(OP, place)?;
-    info.validate(OP, a.batch(), place)?;
-    let n = a.rows();
-    if n == 0 || a.batch() == 0 {
-        info.clear(queue)?;
-        return Ok(Ran::nothing(OP));
+/// The scratch of `blocked`; sizing and running replay this.
+struct Scratch<'a, T> {
+    inverse: Chunk<'a, T>,
+    product: Chunk<'a, T>,
+    info: Chunk<'a, i32>,
+}
+
+impl<'a, T: Scalar> Scratch<'a, T> {
+    fn new(arena: &mut Arena<'a>, n: usize, batch: usize) -> Result<Self> {
+        let elements = n.checked_mul(n).and_then(|x| x.checked_mul(batch)).unwrap_or(usize::MAX);
+        Ok(Scratch {
+            inverse: arena.take(OP, elements)?,
+            product: arena.take(OP, elements)?,
+            info: arena.take(OP, batch)?,
+        })
     }
-    if let Some(cpu) = queue.cpu() {
-        cpu.for_each_chunk((a, info), 1, |(mut a, mut info)| {
-            let mut scratch = vec![T::zero(); n * n];
-            for b in 0..a.batch() {
-                info.set(b, invert(uplo, on_host(a.item_mut(b))?, &mut scratch));
-            }
-            Ok(())
-        })?;
-        return Ok(Ran::leaf(OP, "cpu"));
-    }
-    let most = max_n(queue.device(), T::DTYPE).unwrap_or(0);
-    let grid = grid(a.batch() as u64, &a.rb())?;
-    if n > most {
-        return Err(ArgumentError::OrderTooLarge {
-            op: OP,
-            n,
-            most,
-            dtype: T::DTYPE.name(),
-            device: queue.device().name.clone(),
+}
+
+/// The inversion of one element type; the seams serve the orders beyond [`max_n`].
+#[derive(Clone, Copy)]
+pub struct Potri<'s, T: Scalar> {
+    /// Triangular solves.
+    pub solve: Option<&'s dyn PanelSolve<T>>,
+    /// Rank-k updates.
+    pub update: Option<&'s dyn TrailingUpdate<T>>,
+}
+
+impl<T: Scalar> Potri<'_, T> {
+    /// Bytes of workspace that [`Potri::invert`] needs for these operands.
+    ///
+    /// # Errors
+    /// The sum overflows.
+    pub fn workspace(&self, queue: &dyn Queue, a: &MatBatch<'_, T>) -> Result<usize> {
+        let (n, batch) = (a.rows(), a.batch());
+        if n == 0 || batch == 0 || max_n(queue.device(), T::DTYPE).is_none_or(|most| n <= most) {
+            return Ok(0);
         }
-        .into());
+        let mut arena = Arena::measuring();
+        Scratch::<T>::new(&mut arena, n, batch)?;
+        Ok(arena.used())
     }
-    let bytes = size_of::<T>() as u64;
-    let (address, offset) = a.address();
-    let args = Args {
-        a: address,
-        ld_bytes: a.ld() as u64 * bytes,
-        item_bytes: a.stride().unwrap_or(offset) as u64 * bytes,
-        batch: a.batch() as u64,
-        info: info.address(),
-        n: n as u64,
-    };
-    let kernel = kernel(queue.device(), T::DTYPE, n, uplo, a.stride().is_none());
-    let dynamic_shared = shared_bytes(T::DTYPE, n) as u32;
-    let launch = Launch { kernel: &kernel, grid, dynamic_shared, args: bytemuck::bytes_of(&args) };
-    // SAFETY: `Args` is the parameter struct of this kernel, and its addresses are those of a view and an `info` span
-    // that are exclusively borrowed for work on this queue.
-    unsafe { queue.launch(&launch)? };
-    Ok(Ran::leaf(OP, "block"))
+
+    /// Enqueues the inversion.
+    ///
+    /// # Errors
+    /// `a` not square or not where the queue works; an `info` or a workspace that does not fit; a missing seam; what the
+    /// seams refuse.
+    pub fn invert(
+        &self,
+        queue: &dyn Queue,
+        uplo: Uplo,
+        a: MatBatchMut<'_, T>,
+        mut info: InfoMut<'_>,
+        workspace: WorkspaceMut<'_>,
+    ) -> Result<Ran> {
+        let place = queue.device().place;
+        Operand::of_mut("A", &a).square(OP)?.homogeneous(OP)?.at(OP, place)?;
+        info.validate(OP, a.batch(), place)?;
+        let n = a.rows();
+        if n == 0 || a.batch() == 0 {
+            info.clear(queue)?;
+            return Ok(Ran::nothing(OP));
+        }
+        if let Some(cpu) = queue.cpu() {
+            cpu.for_each_chunk((a, info), 1, |(mut a, mut info)| {
+                let mut scratch = vec![T::zero(); n * n];
+                for b in 0..a.batch() {
+                    info.set(b, invert(uplo, on_host(a.item_mut(b))?, &mut scratch));
+                }
+                Ok(())
+            })?;
+            return Ok(Ran::leaf(OP, "cpu"));
+        }
+        if max_n(queue.device(), T::DTYPE).is_none_or(|most| n > most) {
+            return self.blocked(queue, uplo, a, info, workspace);
+        }
+        let kernel = kernel(queue.device(), T::DTYPE, n, uplo, a.stride().is_none());
+        // SAFETY: the kernel takes the shared argument block, and a work-group has one item.
+        unsafe { launch(queue, &kernel, a, info, 1, shared_bytes(T::DTYPE, n) as u32)? };
+        Ok(Ran::leaf(OP, "block"))
+    }
+
+    fn blocked(
+        &self,
+        queue: &dyn Queue,
+        uplo: Uplo,
+        mut a: MatBatchMut<'_, T>,
+        info: InfoMut<'_>,
+        workspace: WorkspaceMut<'_>,
+    ) -> Result<Ran> {
+        let solve = self.solve.ok_or(Error::MissingSeam { op: OP, seam: "solve" })?;
+        let update = self.update.ok_or(Error::MissingSeam { op: OP, seam: "update" })?;
+        let (n, batch, table) = (a.rows(), a.batch(), a.stride().is_none());
+        workspace.validate(OP, self.workspace(queue, &a.rb())?, queue.device().place)?;
+        let mut arena = Arena::over(workspace);
+        let mut scratch = Scratch::<T>::new(&mut arena, n, batch)?;
+        let grid = grid(batch, &a.rb())?;
+        let run =
+            |after: bool, a: &MatBatchMut<'_, T>, scratch: &MatBatchMut<'_, T>, status: u64| -> Result<()> {
+                let bytes = size_of::<T>() as u64;
+                let (address, _) = scratch.address();
+                let (ld, stride) = (scratch.ld() as u64, scratch.stride().unwrap_or(0) as u64);
+                let args = Around {
+                    factor: Args::new(&a.rb(), status),
+                    info: info.address(),
+                    scratch: [address, ld * bytes, stride * bytes],
+                };
+                let kernel = around(T::DTYPE, uplo, table, after);
+                let launch =
+                    Launch { kernel: &kernel, grid, dynamic_shared: 0, args: bytemuck::bytes_of(&args) };
+                // SAFETY: `Around` is the parameter struct of this kernel, and its addresses are those of a view, an `info` span and
+                // a workspace that are exclusively borrowed for work on this queue; there is one work-group per item.
+                unsafe { queue.launch(&launch) }?;
+                Ok(())
+            };
+        let status = scratch.info.address()?;
+        let mut inverse = scratch.inverse.matrices(n, n, batch)?;
+        run(false, &a, &inverse, status)?;
+        let one = T::one();
+        let solved =
+            solve.solve(queue, Side::Left, uplo, Trans::No, Diag::NonUnit, one, a.rb(), inverse.rb_mut())?;
+        // A^-1 = X^H X with X = L^-1, or Y Y^H with Y = U^-1.
+        let trans = if uplo == Uplo::Lower { Trans::ConjTrans } else { Trans::No };
+        let mut product = scratch.product.matrices(n, n, batch)?;
+        let (one, zero) = (one.re(), T::zero().re());
+        let updated = update.herk(queue, uplo, trans, one, inverse.rb(), zero, product.rb_mut())?;
+        run(true, &a.rb_mut(), &product, status)?;
+        Ok(Ran { children: vec![solved, updated], ..Ran::leaf(OP, "blocked") })
+    }
 }
 
 /// One item on the CPU; its status. `x` takes the inverse of the factor, `n x n`.

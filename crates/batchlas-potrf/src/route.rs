@@ -13,7 +13,7 @@ use batchlas_select::{
 };
 
 use crate::problem::Problem;
-use crate::{blocked, cta, left, lpanel, tiny};
+use crate::{blocked, cta, lanes, left, lpanel, tiny};
 
 const OP: &str = "potrf";
 
@@ -26,6 +26,7 @@ pub static VOCABULARY: Vocabulary = Vocabulary {
         lpanel::CANDIDATE,
         left::CANDIDATE,
         blocked::CANDIDATE,
+        batchlas_lanes::LANES,
         Candidate { family: "vendor", class: Class::Vendor, knobs: &[] },
     ],
     last_resort: &["vendor", "lpanel:panel=8"],
@@ -78,6 +79,7 @@ impl<T: Scalar> Potrf<'_, T> {
     pub fn can_run(&self, device: &Device, shape: &FactorShape, family: &Spelling) -> Result<(), Refusal> {
         match (family.family(), self.vendor) {
             ("tiny", _) => tiny::can_run(device, T::DTYPE, shape, family),
+            ("lanes", _) => lanes::can_run(device, shape, family),
             ("cta", _) => cta::can_run(device, T::DTYPE, shape, family),
             ("lpanel", _) => lpanel::can_run(device, T::DTYPE, shape, family),
             ("left", _) => left::can_run(device, T::DTYPE, shape, family),
@@ -180,6 +182,7 @@ impl<T: Scalar> Factor<T> for Potrf<'_, T> {
             |family| self.can_run(device, &problem.shape(), family),
             |family, refused| match family.family() {
                 "tiny" => tiny::run(queue, uplo, a.rb_mut(), info.rb_mut(), family),
+                "lanes" => lanes::run(queue, uplo, a.rb_mut(), info.rb_mut(), family),
                 "cta" => cta::run(queue, uplo, a.rb_mut(), info.rb_mut(), family),
                 "lpanel" => lpanel::run(queue, uplo, a.rb_mut(), info.rb_mut(), family),
                 "left" => left::run(queue, uplo, a.rb_mut(), info.rb_mut(), family),

@@ -7,11 +7,11 @@
 
 use batchlas_core::seam::FactorShape;
 use batchlas_core::{
-    Device, Dtype, InfoMut, Kernel, KernelSource, Launch, MatBatchMut, Promise, Queue, Ran, Result, Scalar,
-    Uplo,
+    Device, Dtype, InfoMut, Kernel, KernelSource, MatBatchMut, Promise, Queue, Ran, Result, Scalar, Uplo,
 };
 use batchlas_select::{Candidate, Class, Knob, Refusal, Spelling, Values};
-use bytemuck::{Pod, Zeroable};
+
+use crate::operands::{Args, launch};
 
 /// Largest order.
 pub const MAX_N: usize = 32;
@@ -36,22 +36,6 @@ pub(crate) const CANDIDATE: Candidate = Candidate {
         Knob { name: "blocks", values: Values::Range { min: 1, max: 16, step: 1 }, required: false },
     ],
 };
-
-/// The kernel's one parameter.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-struct Args {
-    /// Address of item 0, or of the table of item addresses.
-    a: u64,
-    /// Bytes from a column to the next.
-    ld_bytes: u64,
-    /// Bytes from an item to the next, or from an address in the table to its item.
-    item_bytes: u64,
-    /// Number of items.
-    batch: u64,
-    /// Address of the statuses, or 0.
-    info: u64,
-}
 
 /// One setting of the family's knobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -198,32 +182,11 @@ pub(crate) fn run<T: Scalar>(
     info: InfoMut<'_>,
     family: &Spelling,
 ) -> Result<Ran> {
-    let bytes = size_of::<T>() as u64;
     let knobs = Knobs::new(T::DTYPE, a.rows(), family);
-    let (address, offset) = a.address();
-    let args = Args {
-        a: address,
-        ld_bytes: a.ld() as u64 * bytes,
-        item_bytes: a.stride().unwrap_or(offset) as u64 * bytes,
-        batch: a.batch() as u64,
-        info: info.address(),
-    };
-    let aligned = a.stride().is_some()
-        && [args.a, args.ld_bytes, args.item_bytes].iter().all(|address| address.is_multiple_of(16));
+    let aligned = a.stride().is_some() && Args::new(&a.rb(), 0).is_aligned();
     let kernel = kernel(T::DTYPE, a.rows(), uplo, a.stride().is_none(), aligned, &knobs);
-    let grid = args.batch.div_ceil(knobs.per_group());
-    let grid = u32::try_from(grid).map_err(|_| batchlas_core::ArgumentError::TooLarge {
-        operand: "A",
-        rows: a.rows(),
-        cols: a.cols(),
-        ld: a.ld(),
-        stride: a.stride().unwrap_or(0),
-        batch: a.batch(),
-    })?;
-    let launch = Launch { kernel: &kernel, grid, dynamic_shared: 0, args: bytemuck::bytes_of(&args) };
-    // SAFETY: `Args` is the parameter struct of this kernel, and its addresses are those of a view and an `info` span
-    // that are exclusively borrowed for work on this queue.
-    unsafe { queue.launch(&launch)? };
+    // SAFETY: the kernel takes the shared argument block, and a work-group has `per_group` items.
+    unsafe { launch(queue, &kernel, a, info, knobs.per_group() as usize, 0)? };
     Ok(Ran::leaf("potrf", family.to_string()))
 }
 

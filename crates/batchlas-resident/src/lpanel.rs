@@ -5,7 +5,8 @@
 //! lanes of a matrix must cover its rows: fewer would corrupt results silently.
 
 use crate::element::Element;
-use crate::footprint::{left_panel, left_panel_ceilings};
+use crate::footprint::left_panel;
+use crate::hole::{HOLE_LO, HOLE_PAD_TO};
 use crate::pack::{PackLimits, pack_matrices_per_wg};
 use crate::registers::WARP;
 
@@ -40,7 +41,8 @@ pub const fn panels(element: Element) -> &'static [usize] {
 /// The launch for order `n` under a device budget: `None` exactly where the family must refuse the order.
 /// `limits` is normally [`PackLimits::for_device`].
 ///
-/// Capability check and launcher are this one function, so they cannot disagree. O(n).
+/// Capability check and launcher are this one function, so they cannot disagree. It is called several times per
+/// factorisation, so it does not walk: O(matrices of a work-group).
 #[must_use]
 pub fn geometry(
     element: Element,
@@ -51,7 +53,11 @@ pub fn geometry(
 ) -> Option<Geometry> {
     let slice = crate::budget::occupancy_budget(budget, crate::budget::MIN_BLOCKS_PER_SM);
     let built = panels(element).contains(&panel);
-    if !built || n > left_panel_ceilings(element, panel, budget).advertised? {
+    let bytes = left_panel(element, panel, n, 1);
+    // Every smaller order must fit too (`left_panel_ceilings` walks them). Footprints grow with the order but for the hole,
+    // and by less than its width from one order to the next: orders beyond it have one below them that is padded.
+    let smaller_fit = slice >= HOLE_PAD_TO || bytes <= HOLE_LO;
+    if !built || n > MAX_WORK_GROUP_SIZE || bytes > slice || !smaller_fit {
         return None;
     }
     let lanes = n.next_multiple_of(WARP);

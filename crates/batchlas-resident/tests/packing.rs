@@ -81,6 +81,22 @@ fn left_panel_geometry_refuses_orders_above_a_miss() {
 }
 
 #[test]
+fn left_panel_geometry_is_what_the_walk_finds() {
+    // Slices around the hole among them: a quarter of the budget is a work-group's.
+    for budget in (0..=232_448).step_by(1024).chain([4 * 49_919, 4 * 49_920, 4 * 49_664, 4 * 47_104]) {
+        for element in [Element::F32, Element::F64, Element::C32, Element::C64] {
+            for &panel in panels(element) {
+                let walked = left_panel_ceilings(element, panel, budget).advertised.unwrap_or(0);
+                let served = |n: &usize| geometry(element, panel, *n, budget, device(1024)).is_some();
+                let found = (1..=1024).take_while(served).count();
+                assert_eq!(found, walked, "{element:?} panel {panel}, budget {budget}");
+                assert_eq!((1..=1024).filter(served).count(), walked, "none above a miss");
+            }
+        }
+    }
+}
+
+#[test]
 fn left_panel_geometry_refuses() {
     assert_eq!(geometry(Element::F32, 8, 0, 97_280, device(1024)), None);
     assert_eq!(geometry(Element::F64, 16, 8, 97_280, device(1024)), None, "width 16 is built for f32 only");

@@ -35,6 +35,7 @@ pub mod fused;
 mod operands;
 mod problem;
 mod route;
+mod rows;
 pub mod sg_left;
 
 pub use blocked::Blocks;

@@ -10,7 +10,7 @@ use batchlas_select::{
 };
 
 use crate::problem::Problem;
-use crate::{blocked, cta, few, fused, sg_left};
+use crate::{blocked, cta, few, fused, rows, sg_left};
 
 const OP: &str = "trsm";
 
@@ -23,6 +23,8 @@ pub static VOCABULARY: Vocabulary = Vocabulary {
         sg_left::CANDIDATE,
         fused::CANDIDATE,
         blocked::CANDIDATE,
+        rows::ROWS,
+        batchlas_lanes::LANES,
         Candidate { family: "vendor", class: Class::Vendor, knobs: &[] },
     ],
     last_resort: &["few", "cta", "fused", "blocked", "vendor"],
@@ -66,6 +68,7 @@ impl<T: Scalar> Trsm<'_, T> {
     /// The reason why not.
     pub fn can_run(&self, device: &Device, shape: &SolveShape, family: &Spelling) -> Result<(), Refusal> {
         match (family.family(), self.vendor) {
+            ("rows" | "lanes", _) => rows::can_run(device, shape, family),
             ("cta", _) => cta::can_run(device, T::DTYPE, shape, family),
             ("fused", _) => fused::can_run(device, T::DTYPE, shape, family),
             ("blocked", _) => blocked::can_run(device, shape, family, self.update, self),
@@ -121,6 +124,7 @@ impl<T: Scalar> PanelSolve<T> for Trsm<'_, T> {
                 }
                 ("few", _) => few::run(queue, shape, alpha, a, b.rb_mut(), family),
                 ("sg_left", _) => sg_left::run(queue, shape, alpha, a, b.rb_mut(), family),
+                ("rows" | "lanes", _) => rows::run(queue, shape, alpha, a, b.rb_mut(), family),
                 ("vendor", Some(vendor)) => {
                     vendor.solve(queue, side, uplo, shape.trans, diag, alpha, a, b.rb_mut())
                 }

@@ -7,6 +7,7 @@ use batchlas_gemm::Gemm;
 use batchlas_kernels::cuda::CudaQueue;
 use batchlas_posv::{FactorOutput, Posv};
 use batchlas_potrf::Potrf;
+use batchlas_potrf::potri::Potri;
 use batchlas_select::{Environment, Pin, Recorder, Selector, Spelling, Vocabulary};
 use batchlas_trsm::Trsm;
 use batchlas_vendor::{CudaArm, Element, FaerArm};
@@ -238,6 +239,15 @@ impl Context {
     /// The routed products with their arms.
     pub(crate) fn gemm_with<T: Element>(&self, pin: Option<Pin>) -> Gemm<'_, T> {
         Gemm { selector: &self.selector, pin, vendor: self.vendor_update() }
+    }
+
+    /// Runs `call` with the inversion, the routed solve and product behind its seams.
+    pub(crate) fn potri_with<T: Element, R>(
+        &self,
+        call: impl FnOnce(&Potri<'_, T>) -> Result<R>,
+    ) -> Result<R> {
+        let update = self.gemm_with(None);
+        self.trsm_with(None, |solve| call(&Potri { solve: Some(solve), update: Some(&update) }))
     }
 
     /// Runs `call` with the routed solve, its children behind the seams.

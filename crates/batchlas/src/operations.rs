@@ -75,27 +75,38 @@ impl Context {
     }
 
     /// Inverse of every item from its Cholesky factor, in place in the triangle that holds it; the other triangle is not
-    /// touched. `2 n^3/3` multiply-adds per item, no workspace. The status of an item whose factor's diagonal is not
-    /// positive and finite is the 1-based index of the first such element, and the item is left unchanged.
+    /// touched. `2 n^3/3` multiply-adds per item and no workspace to
+    /// [`potri::max_n`](batchlas_potrf::potri::max_n), `2 n^3` and two matrices per item beyond it. The status of an item
+    /// whose factor's diagonal is not positive and finite is the 1-based index of the first such element, and the item is
+    /// left unchanged.
     ///
     /// # Errors
-    /// A view that is not square or not where the context works; an order beyond
-    /// [`potri::max_n`](batchlas_potrf::potri::max_n).
+    /// A view that is not square or not where the context works; a workspace that does not fit the memory.
     pub fn potri<T: Element>(&self, a: MatBatchMut<'_, T>, options: &PotriOptions) -> Result<Pending<'_>> {
-        self.pending(a.batch(), 0, |info, _| self.potri_in(a, info, options))
+        let bytes = self.potri_workspace(a.rb())?;
+        self.pending(a.batch(), bytes, |info, workspace| self.potri_in(a, info, workspace, options))
     }
 
-    /// [`Context::potri`] with the caller's `info`: nothing is allocated and nothing waits.
+    /// [`Context::potri`] with the caller's `info` and workspace: nothing is allocated and nothing waits.
     ///
     /// # Errors
-    /// As for [`Context::potri`]; an `info` that does not fit.
+    /// As for [`Context::potri`]; an `info` or workspace that does not fit.
     pub fn potri_in<T: Element>(
         &self,
         a: MatBatchMut<'_, T>,
         info: InfoMut<'_>,
+        workspace: WorkspaceMut<'_>,
         options: &PotriOptions,
     ) -> Result<Ran> {
-        batchlas_potrf::potri::potri(self.queue(), options.uplo, a, info)
+        self.potri_with(|potri| potri.invert(self.queue(), options.uplo, a, info, workspace))
+    }
+
+    /// Bytes of workspace that [`Context::potri_in`] needs.
+    ///
+    /// # Errors
+    /// More than there are addresses.
+    pub fn potri_workspace<T: Element>(&self, a: MatBatch<'_, T>) -> Result<usize> {
+        self.potri_with(|potri| potri.workspace(self.queue(), &a))
     }
 
     /// Logarithm of the determinant of every item from its Cholesky factor in either triangle of `a`, into `out`

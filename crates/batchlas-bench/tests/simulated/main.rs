@@ -44,15 +44,21 @@ fn context() -> Context {
     on(compile, Environment::default())
 }
 
-/// A context on a simulated device whose kernels are compiled from a text that `edit` has changed.
-fn edited(edit: impl Fn(&str) -> String + Send + Sync + 'static) -> Context {
-    let compile = move |kernel: &Kernel| -> Result<Compiled, QueueError> {
+/// The compiler of kernels whose text `edit` has changed.
+fn editing(
+    edit: impl Fn(&str) -> String + Send + Sync + 'static,
+) -> impl Fn(&Kernel) -> Result<Compiled, QueueError> + Send + Sync + 'static {
+    move |kernel| {
         let text: &'static str = edit(kernel.source.text).leak();
         let source: &'static KernelSource =
             Box::leak(Box::new(KernelSource { name: kernel.source.name, text }));
         compile(&Kernel { source, ..kernel.clone() })
-    };
-    on(compile, Environment::default())
+    }
+}
+
+/// A context on a simulated device whose kernels are compiled from a text that `edit` has changed.
+fn edited(edit: impl Fn(&str) -> String + Send + Sync + 'static) -> Context {
+    on(editing(edit), Environment::default())
 }
 
 /// A context whose kernels have `broken` where they had `sound`.

@@ -65,6 +65,8 @@ BATCHLAS_DEVICE bool opaque(bool value) {
 
 BATCHLAS_DEVICE float fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 BATCHLAS_DEVICE double fma(double a, double b, double c) { return __fma_rn(a, b, c); }
+BATCHLAS_DEVICE float add(float a, float b) { return __fadd_rn(a, b); }
+BATCHLAS_DEVICE double add(double a, double b) { return __dadd_rn(a, b); }
 BATCHLAS_DEVICE float mul(float a, float b) { return __fmul_rn(a, b); }
 BATCHLAS_DEVICE double mul(double a, double b) { return __dmul_rn(a, b); }
 
@@ -86,6 +88,14 @@ BATCHLAS_DEVICE double rsqrt_approx(double x) {
   return y;
 }
 
+/// Whether `x` is a positive, normal and finite number: by its bits, so that a double takes no unit of double precision.
+BATCHLAS_DEVICE bool positive_and_normal(float x) { return __float_as_uint(x) - 0x00800000u < 0x7f000000u; }
+BATCHLAS_DEVICE bool positive_and_normal(double x) { return static_cast<u32>(__double2hiint(x)) - 0x00100000u < 0x7fe00000u; }
+
+/// The least normal number, where `x` is not above it; what a NaN becomes is not said.
+BATCHLAS_DEVICE float at_least_normal(float x) { return fmaxf(x, 1.17549435e-38f); }
+BATCHLAS_DEVICE double at_least_normal(double x) { return __hiloint2double(max(__double2hiint(x), 0x00100000), __double2loint(x)); }
+
 /// `x` moved into the range of the normal, finite, positive numbers; a NaN too ends inside it.
 BATCHLAS_DEVICE float clamp_normal(float x) { return fminf(fmaxf(x, 1.17549435e-38f), 3.40282347e+38f); }
 BATCHLAS_DEVICE double clamp_normal(double x) {
@@ -98,6 +108,11 @@ BATCHLAS_DEVICE double clamp_normal(double x) {
 BATCHLAS_DEVICE u64 load_u64(bool active, u64 address, u64 otherwise) {
   asm volatile("{.reg .pred p; setp.ne.u32 p, %2, 0; @p ld.global.u64 %0, [%1];}" : "+l"(otherwise) : "l"(address), "r"(static_cast<u32>(active)));
   return otherwise;
+}
+BATCHLAS_DEVICE i32 load_i32(u64 address) {
+  i32 value;
+  asm volatile("ld.global.u32 %0, [%1];" : "=r"(value) : "l"(address));
+  return value;
 }
 BATCHLAS_DEVICE void load(bool active, u64 address, float &a) {
   asm volatile("{.reg .pred p; setp.ne.u32 p, %2, 0; @p ld.global.f32 %0, [%1];}" : "+f"(a) : "l"(address), "r"(static_cast<u32>(active)));
@@ -144,6 +159,9 @@ BATCHLAS_DEVICE void store(bool active, u64 address, double a, double b) {
                : "memory");
 }
 
+/// Brings the 64 bytes around an address into the L2 cache, if nothing else has.
+BATCHLAS_DEVICE void prefetch(u64 address) { asm volatile("prefetch.global.L2 [%0];" ::"l"(address)); }
+
 // Asynchronous copies from global to shared memory: `if (active)` one of 4, 8 or 16 bytes, naturally aligned on both sides. The data are the copying
 // thread's after `wait_async`, and other threads' after a barrier that follows.
 
@@ -174,6 +192,12 @@ BATCHLAS_DEVICE void copy_async_start(u32 bytes, u32 shared, u64 global) {
 }
 /// An address in shared memory as the instructions take it.
 BATCHLAS_DEVICE u32 shared_address(const void *pointer) { return static_cast<u32>(__cvta_generic_to_shared(pointer)); }
+/// The same pointer into shared memory, whose address the compiler holds instead of forming it anew, by a special register, after every barrier.
+template <class T> BATCHLAS_DEVICE T *held_shared(T *pointer) {
+  u32 address = shared_address(pointer);
+  asm volatile("" : "+r"(address));
+  return static_cast<T *>(__cvta_shared_to_generic(address));
+}
 /// Closes the group of this thread's copies since the last call.
 BATCHLAS_DEVICE void commit_async() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 /// Waits until at most `Pending` of this thread's groups are under way.

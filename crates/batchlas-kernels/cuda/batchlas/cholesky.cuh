@@ -11,11 +11,15 @@
 //
 // Phases are template arguments, because the tile of each has its own shape and must be indexed by constants; the panels of one tile column share code.
 //
+// What a phase subtracts of finished columns is summed from zero and meets A last: added to A one by one, the products would each be rounded to A's last
+// place.
+//
 // The root of a pivot is the pivot times its reciprocal root, within 2 ulp: another correction would cost every solver thread, for a value that one of them
 // stores.
 //
-// A pivot that is not positive and finite sets the rest of the factor, from its column on, to zero, by value selection after the panel's arithmetic: the
-// reciprocal roots are a serial chain and nothing may lengthen it. All solvers see all pivots, so they agree without exchange.
+// A pivot that is not positive and finite sets the rest of the factor, from its column on, to zero, by value selection after the panel's arithmetic, in a
+// branch that sound matrices do not take: the reciprocal roots are a serial chain and nothing may lengthen it. All solvers see all pivots, so they agree
+// without exchange.
 #pragma once
 #include <batchlas/cyclic.cuh>
 #include <batchlas/memory.cuh>
@@ -52,6 +56,9 @@ template <class T_, int N_, class Grid_, int NB_, int Steps_, int Solvers_, clas
   static_assert(GRAIN % Grid::ROWS == 0 && GRAIN % Grid::COLS == 0 && Grid::COLS % NB == 0 && NB % STEPS == 0, "grid, panel and steps divide");
   static_assert(!Grid::TENSOR || (NB * sizeof(T) == 64 && STEPS == 1), "a tensor-core product takes the 64 bytes of a panel row at once");
   static_assert(SOLVERS % arch::WARP == 0 && SOLVERS <= Grid::THREADS, "solvers are whole warps");
+  /// Whether the trapezoid of the next phase is brought into the L2 cache ahead: where few matrices share a multiprocessor, nothing else hides the latency of
+  /// its loads (3 to 8% measured on an H200; the other way round where many do).
+  static constexpr bool AHEAD = Grid::TENSOR || Grid::WARPS >= 8;
 
   static BATCHLAS_DEVICE constexpr bool last(int phase) { return phase == Phases::COUNT - 1; }
   /// Tile rows and columns of a thread.
@@ -104,6 +111,7 @@ template <class Plan, Uplo U> struct Cholesky {
 
   T *const shared;
   const u64 item, ld_bytes;
+  /// This thread's place in the grid, in elements.
   const int y, x;
   /// Columns that can be factored.
   int good;
@@ -121,14 +129,33 @@ private:
   template <int P> BATCHLAS_DEVICE void phase() {
     if constexpr (P < Phases::COUNT) {
       Tile<P> a;
+      if constexpr (P > 0) {
+        clear<P>(a);
+        subtract_history<P, 0>(a);
+      }
       load<P>(a);
-      subtract_history<P, 0>(a);
+      if constexpr (Plan::AHEAD) {
+        prefetch<P + 1>();
+      }
       factor_tile<P>(a);
       phase<P + 1>();
     }
   }
 
-  /// Reads the trapezoid. What is beyond the matrix is zero: its rows stay zero, and a pivot beyond the matrix is nobody's failure.
+  template <int P> static BATCHLAS_DEVICE void clear(Tile<P> &a) {
+#pragma unroll
+    for (int c = 0; c < Plan::cols(P); c++) {
+#pragma unroll
+      for (int r = c * Grid::COLS / Grid::ROWS; r < Plan::rows(P); r++) {
+#pragma unroll
+        for (int e = 0; e < Grid::PER_THREAD; e++) {
+          a[r][c].at[e] = from_real<T>(0);
+        }
+      }
+    }
+  }
+
+  /// Reads the trapezoid and adds it to the history. What is beyond the matrix is zero: its rows stay zero, and a pivot beyond the matrix is nobody's failure.
   template <int P> BATCHLAS_DEVICE void load(Tile<P> &a) {
     constexpr int FIRST = Phases::first(P);
     const u64 corner = U == Uplo::Lower ? item + (FIRST + y) * sizeof(T) + (FIRST + x) * ld_bytes : item + (FIRST + x) * sizeof(T) + (FIRST + y) * ld_bytes;
@@ -166,8 +193,23 @@ private:
     for (int e = 0; e < Grid::PER_THREAD; e++) {
       const bool in_triangle = below || y - x >= col0 + e - row0;
       const bool inside = whole || (y < REST - row0 && x < WIDTH - col0 - e);
-      a[r][c].at[e] = held(oriented(batchlas::load(in_triangle && inside, address, from_real<T>(0))));
+      const T element = held(oriented(batchlas::load(in_triangle && inside, address, from_real<T>(0))));
+      a[r][c].at[e] = P == 0 ? element : add(a[r][c].at[e], element);
       address += along_row();
+    }
+  }
+
+  /// Asks for the trapezoid of phase P, whose loads come when its history has been subtracted.
+  template <int P> BATCHLAS_DEVICE void prefetch() const {
+    if constexpr (P < Phases::COUNT) {
+      constexpr int FIRST = Phases::first(P), REST = N - FIRST, WIDTH = Phases::width(P), GRAIN = 64;
+      // Runs along the columns of A, in pieces.
+      constexpr int RUNS = U == Uplo::Lower ? WIDTH : REST, PIECES = ((U == Uplo::Lower ? REST : WIDTH) * int(sizeof(T)) + GRAIN - 1) / GRAIN;
+      const u64 corner = item + FIRST * sizeof(T) + FIRST * ld_bytes;
+#pragma unroll 1
+      for (u32 i = Grid::thread(); i < RUNS * PIECES; i += Grid::THREADS) {
+        arch::prefetch(corner + i / PIECES * ld_bytes + i % PIECES * GRAIN);
+      }
     }
   }
 
@@ -193,20 +235,20 @@ private:
     constexpr int ROWS = Plan::rows(P), COLS = Plan::cols(P);
     // A tensor-core product takes 16 bytes of a row per thread.
     constexpr int K = Grid::TENSOR ? Columns::CHUNK : NB / Plan::STEPS;
-    const int own = Grid::TENSOR ? arch::lane() % 4 * K : 0;
+    const int own = Grid::TENSOR ? arch::lane() % 4 * K : 0, right_row = Grid::right_row();
 #pragma unroll
     for (int step = 0; step < Plan::STEPS; step++) {
       T left[ROWS][K];
 #pragma unroll
       for (int r = Row; r < ROWS; r++) {
-        Columns::load(left[r], below_block<P>(r) ? outer : inner, row_in_panel<P>(r), own + step * K);
+        Columns::load(left[r], grid_row<P>(inner, outer, r), y, own + step * K);
       }
 #pragma unroll
       for (int c = Col < 0 ? 0 : Col; c < COLS; c++) {
         // Tested anew each time, or the compiler makes copies of all that lies between two tests.
         if (c > Col || arch::opaque(with_first)) {
           T right[K];
-          Columns::load(right, inner, c * Grid::COLS + Grid::right_row(), own + step * K);
+          Columns::load(right, inner + c * Grid::COLS * NB, right_row, own + step * K);
           const int top = c * Grid::COLS / Grid::ROWS > Row ? c * Grid::COLS / Grid::ROWS : Row;
           if constexpr (Grid::TENSOR) {
 #pragma unroll
@@ -264,18 +306,24 @@ private:
     }
   }
 
-  /// Whether tile row r lies below the diagonal block of a phase that has rows there.
-  template <int P> static BATCHLAS_DEVICE constexpr bool below_block(int r) { return !Plan::last(P) && r * Grid::ROWS >= Phases::width(P); }
-  template <int P> BATCHLAS_DEVICE int row_in_panel(int r) const { return r * Grid::ROWS + y - (below_block<P>(r) ? Phases::width(P) : 0); }
+  /// Tile row r of a panel: `inner` has the rows of the phase's diagonal block, `outer` those below it. Panel rows are permuted with period 8, which all
+  /// that is added to a pointer here is a multiple of: what a thread adds is the same in all rows of the grid.
+  template <int P, class E> static BATCHLAS_DEVICE E *grid_row(E *inner, E *outer, int r) {
+    constexpr int WIDTH = Phases::width(P);
+    const bool below = !Plan::last(P) && r * Grid::ROWS >= WIDTH;
+    return below ? outer + (r * Grid::ROWS - WIDTH) * NB : inner + r * Grid::ROWS * NB;
+  }
 
   /// Factors the tile. Tile columns differ in the registers they touch, so each has code of its own; the solve is shared by all.
   template <int P> BATCHLAS_DEVICE void factor_tile(Tile<P> &a) {
-    constexpr int WIDTH = Phases::width(P);
+    constexpr int WIDTH = Phases::width(P), FIRST = Phases::first(P);
+    // Element (thread, first) of the phase.
+    u64 column = item + (FIRST + Grid::thread()) * sizeof(T) + FIRST * ld_bytes;
     publish<P, 0>(a, 0);
 #pragma unroll 1
     for (int first = 0; first < WIDTH; first += NB) {
       Grid::sync();
-      solve<P>(first);
+      solve<P>(first, column);
       if (U == Uplo::Upper || !Plan::last(P) || first + NB < WIDTH) {
         Grid::sync();
       }
@@ -283,8 +331,8 @@ private:
         store_upper<P>(first);
       }
       if (first + NB < WIDTH) {
-        at_column<P, 0>(first / Grid::COLS, [&](auto column) {
-          constexpr int COL = decltype(column)::VALUE;
+        at_column<P, 0>(first / Grid::COLS, [&](auto index) {
+          constexpr int COL = decltype(index)::VALUE;
           const bool inside = first + NB < (COL + 1) * Grid::COLS;
           update<P, COL * Grid::COLS / Grid::ROWS, COL>(a, inner(first), outer<P>(first), inside);
           if (arch::opaque(inside)) {
@@ -311,28 +359,28 @@ private:
   }
 
   /// Where the panel that starts at column `first` of phase P keeps its rows in the phase's diagonal block, and those below.
-  BATCHLAS_DEVICE T *inner(int first) const { return shared + Plan::BUFFER + first / NB % Plan::BUFFERS * (Plan::buffer_rows() * NB); }
-  template <int P> BATCHLAS_DEVICE T *outer(int first) const { return shared + Plan::history(P) + first * Plan::kept(P); }
+  BATCHLAS_DEVICE T *inner(u32 first) const { return shared + Plan::BUFFER + first / NB % Plan::BUFFERS * (Plan::buffer_rows() * NB); }
+  template <int P> BATCHLAS_DEVICE T *outer(u32 first) const { return shared + Plan::history(P) + first * Plan::kept(P); }
 
   /// Writes the panel that starts at column `first`, in tile column Col, and its diagonal block.
   template <int P, int Col> BATCHLAS_DEVICE void publish(const Tile<P> &a, int first) const {
     constexpr int ROW = Col * Grid::COLS / Grid::ROWS;
     T *const in_block = inner(first), *const below = outer<P>(first);
-    const int k = Col * Grid::COLS + x - first;
-    if (0 <= k && k < NB) {
+    const u32 k = static_cast<u32>(x) % NB, owner = static_cast<u32>(x) / NB;
+    if (owner == static_cast<u32>(first - Col * Grid::COLS) / NB) {
 #pragma unroll
       for (int r = ROW; r < Plan::rows(P); r++) {
-        write(below_block<P>(r) ? below : in_block, row_in_panel<P>(r), k, a[r][Col]);
+        write(grid_row<P>(in_block, below, r), y, k, a[r][Col]);
         if (r * Grid::ROWS < (Col + 1) * Grid::COLS) {
           const int i = r * Grid::ROWS + y - first;
-          if (0 <= i && i < NB) {
-            write(shared + Plan::DIAGONAL, i, k, a[r][Col]);
+          if (static_cast<u32>(i) < NB) {
+            write(shared + Plan::DIAGONAL + i * NB, 0, k, a[r][Col]);
           }
         }
       }
     }
   }
-  static BATCHLAS_DEVICE void write(T *panel, int row, int k, const Cell &cell) {
+  static BATCHLAS_DEVICE void write(T *panel, u32 row, u32 k, const Cell &cell) {
     T out[Grid::PER_THREAD];
 #pragma unroll
     for (int e = 0; e < Grid::PER_THREAD; e++) {
@@ -341,55 +389,56 @@ private:
     Columns::store(panel, row, k, out);
   }
 
-  /// Factors the diagonal block of the panel that starts at column `first`, and solves for the rows from its grid row on.
-  template <int P> BATCHLAS_DEVICE void solve(int first) {
+  /// Factors the diagonal block of the panel that starts at column `first`, and solves for the rows from its grid row on. `column` moves on by NB columns.
+  template <int P> BATCHLAS_DEVICE void solve(int first, u64 &column) {
     constexpr int MOST = turns<P>(0), FEWEST = turns<P>(Phases::width(P) - NB);
-    const int begin = first / Grid::ROWS * Grid::ROWS;
-    at_turns<P, MOST, FEWEST>(begin, first);
+    const int begin = first & -Grid::ROWS;
+    const int t = Grid::thread();
+    if (t < Plan::SOLVERS && begin + t - arch::lane() < N - Phases::first(P)) {
+      at_turns<P, MOST, FEWEST>(begin, first, column);
+    }
   }
   template <int P> static BATCHLAS_DEVICE constexpr int turns(int first) {
     return (N - Phases::first(P) - first / Grid::ROWS * Grid::ROWS + Plan::SOLVERS - 1) / Plan::SOLVERS;
   }
-  /// By the least number of turns that reach all rows.
-  template <int P, int Turns, int Fewest> BATCHLAS_DEVICE void at_turns(int begin, int first) {
+  /// By the least number of turns that reach all rows: only the last may go beyond them.
+  template <int P, int Turns, int Fewest> BATCHLAS_DEVICE void at_turns(int begin, int first, u64 &column) {
     if constexpr (Turns > Fewest) {
       if (N - Phases::first(P) - begin > (Turns - 1) * Plan::SOLVERS) {
-        solve_rows<P, Turns>(begin, first);
+        solve_rows<P, Turns>(begin, first, column);
       } else {
-        at_turns<P, Turns - 1, Fewest>(begin, first);
+        at_turns<P, Turns - 1, Fewest>(begin, first, column);
       }
     } else {
-      solve_rows<P, Turns>(begin, first);
+      solve_rows<P, Turns>(begin, first, column);
     }
   }
 
-  template <int P, int Turns> BATCHLAS_DEVICE void solve_rows(int begin, int first) {
-    constexpr int REST = N - Phases::first(P), WIDTH = Phases::width(P);
-    const int t = Grid::thread(), row0 = begin + t;
-    if (t >= Plan::SOLVERS || row0 - arch::lane() >= REST) {
-      return;
-    }
+  template <int P, int Turns> BATCHLAS_DEVICE void solve_rows(int begin, int first, u64 &column) {
+    constexpr int REST = N - Phases::first(P), WIDTH = Phases::width(P), S = Plan::SOLVERS;
+    const int t = Grid::thread();
+    const bool inside = begin + t + (Turns - 1) * S < REST;
     T b[Turns][NB];
     T *rows[Turns];
 #pragma unroll
     for (int u = 0; u < Turns; u++) {
-      const int row = row0 + u * Plan::SOLVERS;
-      // Panel rows are permuted with period 8, which WIDTH is a multiple of.
-      rows[u] = (Plan::last(P) || row < WIDTH ? inner(first) : outer<P>(first) - WIDTH * NB) + row / 8 * 8 * NB;
-      if (row < REST) {
-        Columns::load(b[u], rows[u], row % 8, 0);
+      const bool in_block = Plan::last(P) || (u * S < WIDTH && begin + t + u * S < WIDTH);
+      rows[u] = (in_block ? inner(first) + u * S * NB : outer<P>(first) + (u * S - WIDTH) * NB) + begin * NB;
+      if (u < Turns - 1 || inside) {
+        Columns::load(b[u], rows[u], t, 0);
       }
     }
-    const int column = Phases::first(P) + first;
     // Left-looking, so that of the diagonal block only what is still needed is in registers.
     T l[NB][NB];
+    R d[NB];
+    bool sound = true;
 #pragma unroll
     for (int m = 0; m < NB; m++) {
 #pragma unroll
       for (int i = m; i < NB; i++) {
         if (m % Columns::CHUNK == 0) {
           T chunk[Columns::CHUNK];
-          Columns::load(chunk, shared + Plan::DIAGONAL, i, m);
+          Columns::load(chunk, shared + Plan::DIAGONAL + i * NB, 0, m);
 #pragma unroll
           for (int k = 0; k < Columns::CHUNK; k++) {
             l[i][m + k] = chunk[k];
@@ -400,9 +449,9 @@ private:
           l[i][m] = sub_mul_conj(l[i][m], l[i][c], l[m][c]);
         }
       }
-      const R d = real_part(l[m][m]);
-      good = positive_and_finite(d) || good < column + m ? good : column + m;
-      const R inverse = pivot(d, true).inverse;
+      d[m] = real_part(l[m][m]);
+      sound = sound & arch::positive_and_normal(d[m]);
+      const R inverse = inverse_root(d[m]);
 #pragma unroll
       for (int i = m + 1; i < NB; i++) {
         l[i][m] = scale(l[i][m], inverse);
@@ -416,28 +465,43 @@ private:
         b[u][m] = scale(b[u][m], inverse);
       }
     }
-    const u64 corner = item + (Phases::first(P) + row0) * sizeof(T) + column * ld_bytes;
+    // Row of the first turn within the panel; a thread's further rows are below the panel's diagonal block.
+    const int i = begin + t - first;
+    static_assert(S >= Grid::ROWS, "which they are because the panel starts in the grid row where the first turn starts");
+    if (!arch::opaque(sound & (good == N))) {
+      const int global = Phases::first(P) + first;
 #pragma unroll
-    for (int u = 0; u < Turns; u++) {
-      const int row = row0 + u * Plan::SOLVERS, i = row - first;
-      if (row < REST) {
+      for (int m = 0; m < NB; m++) {
+        good = positive_and_finite(d[m]) || good < global + m ? good : global + m;
 #pragma unroll
-        for (int m = 0; m < NB; m++) {
-          b[u][m] = select(column + m < good, b[u][m], from_real<T>(R(0)));
-          if constexpr (ScalarTraits<T>::COMPLEX) {
-            b[u][m].im = select(i == m, R(0), b[u][m].im);
-          }
-        }
-        Columns::store(rows[u], row % 8, 0, b[u]);
-        if constexpr (U == Uplo::Lower) {
-          u64 address = corner + u * Plan::SOLVERS * sizeof(T);
-#pragma unroll
-          for (int m = 0; m < NB; m++) {
-            store(i >= m, address, b[u][m]);
-            address += ld_bytes;
-          }
+        for (int u = 0; u < Turns; u++) {
+          b[u][m] = select(global + m < good, b[u][m], from_real<T>(R(0)));
         }
       }
+    }
+    if constexpr (ScalarTraits<T>::COMPLEX) {
+#pragma unroll
+      for (int m = 0; m < NB; m++) {
+        b[0][m].im = select(i == m, R(0), b[0][m].im);
+      }
+    }
+    u64 address = column + begin * sizeof(T);
+#pragma unroll
+    for (int u = 0; u < Turns; u++) {
+      if (u < Turns - 1 || inside) {
+        Columns::store(rows[u], t, 0, b[u]);
+      }
+    }
+    if constexpr (U == Uplo::Lower) {
+#pragma unroll
+      for (int m = 0; m < NB; m++) {
+#pragma unroll
+        for (int u = 0; u < Turns; u++) {
+          store((u > 0 || i >= m) && (u < Turns - 1 || inside), address + u * S * sizeof(T), b[u][m]);
+        }
+        address = arch::advance(address, ld_bytes);
+      }
+      column = address - begin * sizeof(T);
     }
   }
 
@@ -445,7 +509,7 @@ private:
   /// consecutive elements of a row.
   template <int P> BATCHLAS_DEVICE void store_upper(int first) const {
     constexpr int FIRST = Phases::first(P), WIDTH = Phases::width(P), ACROSS = Plan::SECTOR * NB, DOWN = Grid::THREADS / ACROSS;
-    const int begin = first / ACROSS * ACROSS, end = first + NB;
+    const int begin = first & -ACROSS, end = first + NB;
     if (end < begin + ACROSS && end < WIDTH) {
       return;
     }

@@ -68,10 +68,10 @@ template <class T, int NB> struct Panel {
   static_assert(NB % CHUNK == 0 && CHUNKS <= 8 && (CHUNKS & (CHUNKS - 1)) == 0, "a row is 1, 2, 4 or 8 chunks");
 
   /// Elements from the start of the panel to element k of a row.
-  static BATCHLAS_DEVICE int offset(int row, int k) { return row * NB + ((k / CHUNK) ^ (row / (8 / CHUNKS) % CHUNKS)) * CHUNK + k % CHUNK; }
+  static BATCHLAS_DEVICE u32 offset(u32 row, u32 k) { return row * NB + ((k / CHUNK) ^ (row / (8 / CHUNKS) % CHUNKS)) * CHUNK + k % CHUNK; }
 
   /// Elements [k, k + K) of a row, K and k multiples of a chunk or within one.
-  template <int K> static BATCHLAS_DEVICE void load(T (&to)[K], const T *panel, int row, int k) {
+  template <int K> static BATCHLAS_DEVICE void load(T (&to)[K], const T *panel, u32 row, u32 k) {
     constexpr int W = K < CHUNK ? K : CHUNK;
 #pragma unroll
     for (int i = 0; i < K; i += W) {
@@ -83,7 +83,7 @@ template <class T, int NB> struct Panel {
     }
   }
   /// Writes elements [k, k + K) of a row.
-  template <int K> static BATCHLAS_DEVICE void store(T *panel, int row, int k, const T (&from)[K]) {
+  template <int K> static BATCHLAS_DEVICE void store(T *panel, u32 row, u32 k, const T (&from)[K]) {
     constexpr int W = K < CHUNK ? K : CHUNK;
 #pragma unroll
     for (int i = 0; i < K; i += W) {

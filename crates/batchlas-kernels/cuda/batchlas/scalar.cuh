@@ -54,6 +54,10 @@ template <class R> BATCHLAS_DEVICE Complex<R> select(bool condition, Complex<R> 
   return {condition ? a.re : b.re, condition ? a.im : b.im};
 }
 
+BATCHLAS_DEVICE f32 add(f32 a, f32 b) { return arch::add(a, b); }
+BATCHLAS_DEVICE f64 add(f64 a, f64 b) { return arch::add(a, b); }
+template <class R> BATCHLAS_DEVICE Complex<R> add(Complex<R> a, Complex<R> b) { return {arch::add(a.re, b.re), arch::add(a.im, b.im)}; }
+
 /// a s, with s real.
 BATCHLAS_DEVICE f32 scale(f32 a, f32 s) { return arch::mul(a, s); }
 BATCHLAS_DEVICE f64 scale(f64 a, f64 s) { return arch::mul(a, s); }
@@ -94,21 +98,28 @@ template <class R> struct Pivot {
 // over itself, which leaves the last rounding: exact for perfect squares.
 // A pivot below the smallest normal number is taken as that number for the reciprocal (a change of at most 2^-126, or 2^-1022, in the diagonal). A pivot
 // that is not `positive` has reciprocal and root zero (NaN root if the pivot is not finite).
+BATCHLAS_DEVICE f32 normal_inverse_root(f32 x) {
+  const f32 y = arch::rsqrt_approx(x);
+  return arch::fma(y, arch::fma(-arch::mul(x, y), arch::mul(0.5f, y), 0.5f), y);
+}
+BATCHLAS_DEVICE f64 normal_inverse_root(f64 x) {
+  const f64 y = arch::rsqrt_approx(x);
+  const f64 e = arch::fma(-arch::mul(x, y), y, 1.0);
+  return arch::fma(arch::mul(y, e), arch::fma(e, 0.375, 0.5), y);
+}
 BATCHLAS_DEVICE Pivot<f32> pivot(f32 d, bool positive) {
   const f32 x = arch::clamp_normal(d);
-  const f32 y = arch::rsqrt_approx(x);
-  const f32 half = arch::mul(0.5f, y);
-  const f32 inverse = select(positive, arch::fma(y, arch::fma(-arch::mul(x, y), half, 0.5f), y), 0.0f);
+  const f32 inverse = select(positive, normal_inverse_root(x), 0.0f);
   const f32 root = arch::mul(x, inverse);
   return {arch::fma(arch::fma(-root, root, x), arch::mul(0.5f, inverse), arch::mul(d, inverse)), inverse};
 }
 BATCHLAS_DEVICE Pivot<f64> pivot(f64 d, bool positive) {
   const f64 x = arch::clamp_normal(d);
-  const f64 y = arch::rsqrt_approx(x);
-  const f64 e = arch::fma(-arch::mul(x, y), y, 1.0);
-  const f64 inverse = select(positive, arch::fma(arch::mul(y, e), arch::fma(e, 0.375, 0.5), y), 0.0);
+  const f64 inverse = select(positive, normal_inverse_root(x), 0.0);
   const f64 root = arch::mul(x, inverse);
   return {arch::fma(arch::fma(-root, root, x), arch::mul(0.5, inverse), arch::mul(d, inverse)), inverse};
 }
+/// The reciprocal of `pivot` alone, for a chain of pivots: the same where `d` is positive and finite, and anything, without a branch, where it is not.
+template <class R> BATCHLAS_DEVICE R inverse_root(R d) { return normal_inverse_root(arch::at_least_normal(d)); }
 
 } // namespace batchlas
