@@ -31,7 +31,7 @@ const DISTINCT: usize = 256;
 const DISTINCT_ELEMENTS: usize = 4 << 20;
 
 /// Largest order whose factor is multiplied out for its residual.
-const MULTIPLIED: usize = 512;
+const MULTIPLIED: usize = 256;
 
 /// Items whose residual is formed: spread over the batch, first and last included.
 const CHECKED: usize = 8;
