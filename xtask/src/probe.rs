@@ -113,7 +113,9 @@ fn potrf_lpanel(arch: Arch, scope: Scope) -> Vec<Family> {
 fn potrf_left(arch: Arch, scope: Scope) -> Vec<Family> {
     let spelling = batchlas_potrf::VOCABULARY.spelling("left").into_iter();
     let kernels = spelling.flat_map(|family| {
-        let types = Dtype::ALL.into_iter().filter(|_| covered(arch, scope));
+        // c64 is not served on sm_12x.
+        let served = |dtype: &Dtype| *dtype != Dtype::C64 || !arch.to_string().starts_with("sm_12");
+        let types = Dtype::ALL.into_iter().filter(|_| covered(arch, scope)).filter(served);
         types
             .flat_map(|dtype| match scope {
                 Scope::All => left::kernels(dtype, &family).collect::<Vec<_>>(),
