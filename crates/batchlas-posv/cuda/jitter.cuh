@@ -22,13 +22,13 @@ struct JitterArgs {
   f64 relative;
 };
 
-/// Warps of a block.
-constexpr int WARPS = 4;
+/// Warps of a block, and blocks on a multiprocessor. Without the latter the compiler keeps to 32 registers and spills (f64, Upper).
+constexpr int WARPS = 4, BLOCKS = 8;
 
 template <Uplo U> BATCHLAS_DEVICE int first_row(int j) { return U == Uplo::Lower ? j : 0; }
 template <Uplo U> BATCHLAS_DEVICE int end_row(int j, int n) { return U == Uplo::Lower ? n : j + 1; }
 
-template <class T, Uplo U> __global__ void __launch_bounds__(arch::WARP *WARPS) jitter_keep(const JitterArgs args) {
+template <class T, Uplo U> __global__ void __launch_bounds__(arch::WARP *WARPS, BLOCKS) jitter_keep(const JitterArgs args) {
   const u64 item = arch::block() * WARPS + arch::warp();
   if (item >= args.items) {
     return;
@@ -44,7 +44,7 @@ template <class T, Uplo U> __global__ void __launch_bounds__(arch::WARP *WARPS) 
   }
 }
 
-template <class T, Uplo U> __global__ void __launch_bounds__(arch::WARP *WARPS) jitter_restore(const JitterArgs args) {
+template <class T, Uplo U> __global__ void __launch_bounds__(arch::WARP *WARPS, BLOCKS) jitter_restore(const JitterArgs args) {
   using R = Real<T>;
   const u64 entry = arch::block() * WARPS + arch::warp();
   if (entry >= args.items) {

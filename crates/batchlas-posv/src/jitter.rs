@@ -88,6 +88,8 @@ static SOURCE: KernelSource =
 
 /// Items of a block (`WARPS` of the text).
 const WARPS: u32 = 4;
+/// Blocks on a multiprocessor (`BLOCKS` of the text).
+const BLOCKS: u32 = 8;
 /// Threads of a warp.
 const WARP: u32 = 32;
 
@@ -117,7 +119,7 @@ fn kernel(part: &str, dtype: Dtype, uplo: Uplo) -> Kernel {
     Kernel {
         source: &SOURCE,
         entry: format!("batchlas::jitter_{part}<batchlas::{dtype}, batchlas::Uplo::{uplo:?}>"),
-        promise: Promise { threads: WARP * WARPS, min_blocks: 1, max_dynamic_shared: 0 },
+        promise: Promise { threads: WARP * WARPS, min_blocks: BLOCKS, max_dynamic_shared: 0 },
     }
 }
 

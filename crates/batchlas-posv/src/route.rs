@@ -2,8 +2,8 @@
 
 use batchlas_core::seam::{FactorShape, SolveShape};
 use batchlas_core::{
-    Device, Diag, Error, Factor, InfoMut, Kernel, MatBatch, MatBatchMut, PanelSolve, Queue, Ran, Result,
-    Scalar, Side, Trans, Uplo, WorkspaceMut,
+    Device, Diag, Error, Factor, InfoMut, MatBatch, MatBatchMut, PanelSolve, Queue, Ran, Result, Scalar,
+    Side, Trans, Uplo, WorkspaceMut,
 };
 use batchlas_select::{
     Call, Candidate, Class, ExactField, Key, LogField, Pin, Refusal, Retired, Route, Selector, Spelling,
@@ -11,7 +11,7 @@ use batchlas_select::{
 };
 
 use crate::problem::{FactorOutput, Problem};
-use crate::{blocked, cta, lanes, quench, tiny};
+use crate::{blocked, cta, lanes, tiny};
 
 const EXACT: &[ExactField] = &[ExactField { name: "uplo", values: &["L", "U"] }];
 
@@ -162,21 +162,6 @@ impl<'s, T: Scalar> Posv<'s, T> {
                 blocked::workspace_bytes(&problem, factor, info_absent)
             }
         }
-    }
-
-    /// The device kernels that `posv` itself would launch for a problem, whatever becomes of the factor; those of its
-    /// children are not among them.
-    ///
-    /// # Errors
-    /// Nothing can run the problem; a bad pin.
-    pub fn kernels(&self, device: &Device, problem: &Problem) -> Result<Vec<Kernel>> {
-        let key = Self::key(&POSV, problem)?;
-        let route = self.route(device, problem, &key)?;
-        Ok(match route.family() {
-            "tiny" => tiny::kernels(problem, &route.choice().spelling).collect(),
-            "cta" => vec![cta::kernel_of(problem, &route.choice().spelling, device.slm_budget)],
-            _ => quench::kernels().collect(),
-        })
     }
 
     /// Factors `A` in place and replaces B by X; `info` per item.

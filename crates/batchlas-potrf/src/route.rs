@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use batchlas_core::seam::FactorShape;
 use batchlas_core::{
-    Device, Error, Factor, InfoMut, Kernel, MatBatch, MatBatchMut, PanelSolve, Queue, QueueError, Ran,
-    Result, Scalar, TrailingUpdate, Uplo, WorkspaceMut,
+    Device, Error, Factor, InfoMut, MatBatch, MatBatchMut, PanelSolve, Queue, QueueError, Ran, Result,
+    Scalar, TrailingUpdate, Uplo, WorkspaceMut,
 };
 use batchlas_select::{
     Asked, Call, Candidate, Class, ExactField, Key, LogField, Pin, Refusal, Retired, Route, Selector,
@@ -90,27 +90,6 @@ impl<T: Scalar> Potrf<'_, T> {
             ("vendor", None) => Err("no vendor arm is wired".into()),
             (other, _) => Err(format!("potrf has no family {other}").into()),
         }
-    }
-
-    /// The device kernels that this operation would launch for a problem; none where it hands over to a vendor arm.
-    ///
-    /// # Errors
-    /// Nothing can run the problem; a bad pin.
-    pub fn kernels(&self, device: &Device, problem: &Problem) -> Result<Vec<Kernel>> {
-        let key = Self::key(problem)?;
-        let route = self.route(device, problem, &key)?;
-        Ok(match route.family() {
-            "tiny" => {
-                tiny::layouts(problem.dtype, problem.n, problem.uplo, &route.choice().spelling).collect()
-            }
-            "cta" => cta::layouts(problem.dtype, problem.n, problem.uplo, &route.choice().spelling).collect(),
-            "lpanel" => {
-                lpanel::layouts(device, problem.dtype, problem.n, problem.uplo, &route.choice().spelling)
-                    .collect()
-            }
-            "left" => left::layouts(problem.dtype, problem.uplo, &route.choice().spelling).collect(),
-            _ => Vec::new(),
-        })
     }
 
     fn key(problem: &Problem) -> Result<Key> {
