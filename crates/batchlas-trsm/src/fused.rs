@@ -22,7 +22,7 @@ use bytemuck::{Pod, Zeroable};
 pub const MAX_N: usize = 128;
 
 /// Largest order of c64: beyond, the unknowns and what a step needs exceed a thread's registers.
-const MAX_N_C64: usize = 96;
+const MAX_N_C64: usize = 88;
 
 /// Unknowns of a block.
 const BLOCK: usize = 8;

@@ -24,7 +24,7 @@
 //! | [`cta`] | orders to 32, any number of right-hand sides | whole right-hand sides |
 //! | [`sg_left`] | the same on the left, a warp per slice of columns | whole right-hand sides |
 //! | [`few`] | at most 8 right-hand sides, orders to 128 (c64: 64) | rows of all right-hand sides, or of its warp's share |
-//! | [`fused`] | orders to 128 (c64: 96), any number of right-hand sides | blocks of rows of a tile, on tensor cores |
+//! | [`fused`] | orders to 128 (c64: 88), any number of right-hand sides | blocks of rows of a tile, on tensor cores |
 //! | `blocked` | any order, over a product and the families above | |
 //! | `vendor` | what its library serves | |
 
