@@ -115,6 +115,8 @@ fn check_function(
 pub struct CudaDevice {
     // Fields drop in this order: modules before their context.
     functions: Functions<Loaded>,
+    /// Kernels that broke their promise, so that a table that names one costs no load in every call.
+    refused: Mutex<HashMap<Kernel, Box<ResidencyError>>>,
     context: Arc<Context>,
     device: Device,
     arch: Arch,
@@ -136,7 +138,8 @@ impl CudaDevice {
         let context = Context::retain(&driver, ordinal)?;
         let (device, arch, sm) = (attributes.device(), attributes.arch(), attributes.multiprocessor);
         tracing::debug!(?device, driver = driver.version(), "device opened");
-        Ok(Arc::new(CudaDevice { functions: Functions::default(), context, device, arch, sm, store }))
+        let (functions, refused) = (Functions::default(), Mutex::default());
+        Ok(Arc::new(CudaDevice { functions, refused, context, device, arch, sm, store }))
     }
 
     /// The device `ordinal` with kernels from [`KernelStore::from_env`]. It is opened once per process and stays open,
@@ -186,8 +189,20 @@ impl CudaDevice {
         self.functions.get(kernel)
     }
 
-    /// Fetches, loads and admits a kernel. A refusal is not kept, but what was compiled is.
+    /// Fetches, loads and admits a kernel. A refusal is final; any other failure is tried again.
     pub(crate) fn load(&self, kernel: &Kernel) -> Result<Arc<Loaded>, Error> {
+        let refused = || self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(error) = refused().get(kernel) {
+            return Err(Error::Residency(error.clone()));
+        }
+        let loaded = self.load_anew(kernel);
+        if let Err(Error::Residency(error)) = &loaded {
+            refused().insert(kernel.clone(), error.clone());
+        }
+        loaded
+    }
+
+    fn load_anew(&self, kernel: &Kernel) -> Result<Arc<Loaded>, Error> {
         let Kernel { entry, promise, .. } = kernel;
         let image = self.store.kernel(kernel, self.arch)?;
         let mut function = Function::load(&self.context, &image.cubin, &image.lowered)?;

@@ -59,6 +59,7 @@ pub fn all() -> &'static [Check] {
         ("graph replay equals direct launches", graph_replay_equals_direct_launches),
         ("what a capture cannot hold is refused", what_a_capture_cannot_hold_is_refused),
         ("prepare compiles in parallel", prepare_compiles_in_parallel),
+        ("a refusal is kept", a_refusal_is_kept),
         ("host time of a launch", host_time_of_a_launch),
         ("the largest grid, and one more", the_largest_grid_and_one_more),
         ("wrong launches are refused", wrong_launches_are_refused),
@@ -412,6 +413,21 @@ fn prepare_compiles_in_parallel() -> Outcome {
         .capture(|| kernels.iter().try_for_each(|kernel| Ok(enqueue(&queue, kernel, &memory, 0, 0)?)))
         .map_err(text)?;
     Ok(format!("1 kernel in {one:.2} s, 15 more in {rest:.2} s"))
+}
+
+fn a_refusal_is_kept() -> Outcome {
+    const TIMES: u32 = 1000;
+    let queue = queue_over(KernelStore::default())?;
+    let (bad, memory) = (kernel("affine", 1056, 0), filled(&queue, &[1])?);
+    refusal("1056 threads", enqueue(&queue, &bad, &memory, 0, 0), &["affine<1056>"])?;
+    let start = Instant::now();
+    for _ in 0..TIMES {
+        refusal("1056 threads again", enqueue(&queue, &bad, &memory, 0, 0), &["affine<1056>"])?;
+    }
+    let each = start.elapsed().as_secs_f64() * 1e6 / f64::from(TIMES);
+    let told = format!("{each:.1} us to refuse a kernel again");
+    // Loading it again takes hundreds of microseconds.
+    if each < 100.0 { Ok(told) } else { Err(told) }
 }
 
 fn host_time_of_a_launch() -> Outcome {
