@@ -289,7 +289,10 @@ template <class T, Uplo U, int Q, int Warps, int Units, Read Reads> __global__ v
   work.load_rhs(b, args.b.ld, count);
   if constexpr (Reads == Read::Once) {
     arch::wait_async<0>();
-    work.sync();
+    // A single warp that starts with rows reads what each lane itself copied.
+    if constexpr (Warps > 1 || U == Uplo::Upper) {
+      work.sync();
+    }
   }
   constexpr bool LOWER = U == Uplo::Lower;
   work.template sweep<!LOWER, true, true>();

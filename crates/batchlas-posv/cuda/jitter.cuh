@@ -66,12 +66,12 @@ template <class T, Uplo U> __global__ void __launch_bounds__(arch::WARP *WARPS, 
     const R other = arch::shuffle_xor(largest, bit);
     largest = other > largest ? other : largest;
   }
-  const R shift = static_cast<R>(args.relative * static_cast<f64>(largest));
+  const R shift = static_cast<R>(arch::mul(args.relative, static_cast<f64>(largest)));
   for (int j = 0; j < n; j++) {
     T *const column = reinterpret_cast<T *>(a + j * args.a.ld);
     for (int i = first_row<U>(j) + l; i < end_row<U>(j, n); i += arch::WARP) {
       const T element = kept[j * args.n + i];
-      column[i] = i == j && args.relative != 0 ? from_real<T>(real_part(element) + shift) : element;
+      column[i] = i == j && args.relative != 0 ? from_real<T>(arch::add(real_part(element), shift)) : element;
     }
   }
   if (l == 0) {

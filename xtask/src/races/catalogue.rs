@@ -71,6 +71,8 @@ pub(crate) const FAMILIES: &[Family] = &[
         // One warp, and several that take turns.
         subset: &[
             "potrs f32 L 100 3 5 cta",
+            "potrs f32 L 40 2 5 cta:units=4",
+            "potrs f32 U 40 2 5 cta",
             "potrs f64 U 70 3 1 cta:rhs=4:warps=2",
             "potrs f64 L 70 3 1 cta:warps=2:read=twice",
         ],
