@@ -366,7 +366,7 @@ mod tests {
 
     #[test]
     fn constants_are_those_of_the_text() {
-        assert!(SOURCE.text.contains(&format!("constexpr int WARPS = {WARPS};")));
+        assert!(SOURCE.text.contains(&format!("constexpr int WARPS = {WARPS}, BLOCKS = {BLOCKS};")));
         assert_eq!(kernels().count(), 16);
     }
 }
