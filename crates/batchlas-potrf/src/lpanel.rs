@@ -67,7 +67,7 @@ fn geometry_of(device: &Device, dtype: Dtype, n: usize, family: &Spelling) -> Re
 fn min_blocks(dtype: Dtype, panel: usize, threads: usize) -> u32 {
     let registers = match (dtype, panel) {
         (Dtype::F32, 16) => 88,
-        (Dtype::F32, _) => 56,
+        (Dtype::F32, _) => 72,
         (Dtype::F64, _) => 88,
         (Dtype::C32, _) => 80,
         (Dtype::C64, _) => 128,
