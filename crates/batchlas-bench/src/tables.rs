@@ -94,10 +94,14 @@ fn add(grid: &mut Grid, timing: Timing) -> Result<(), String> {
     }
     let cell = timing.cell()?;
     let (exact, log) = cell.key();
+    // Knobs in any order are one spelling. What cannot be read is told with the table.
+    let vocabulary = batchlas::VOCABULARIES.iter().find(|vocabulary| vocabulary.op == timing.op);
+    let read = vocabulary.and_then(|vocabulary| vocabulary.spelling(&timing.family).ok());
+    let spelling = read.map_or(timing.family, |spelling| spelling.to_string());
     let table = (timing.op, timing.dtype, timing.arch);
     let cells = grid.entry(table).or_default();
     let times = cells.entry((log, exact)).or_insert_with(|| Times { cell, spellings: BTreeMap::new() });
-    times.spellings.insert(timing.family, (timing.ns_per_item, timing.code));
+    times.spellings.insert(spelling, (timing.ns_per_item, timing.code));
     Ok(())
 }
 
