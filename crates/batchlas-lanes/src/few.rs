@@ -17,15 +17,23 @@ use crate::vector::{Vector, low_bits};
 /// Right-hand sides that share a pass over the triangle.
 const STRIP: usize = 4;
 
-/// Whether so few right-hand sides are better served by vectors along the triangle: at most half of a vector of them.
+/// Whether so few right-hand sides are better served by vectors along the triangle (measured on a Zen 4, where one
+/// right-hand side wins from the order at which its fixed cost is paid back, and more only where the vectors of `rows` are
+/// at least half empty).
 #[inline(always)]
 pub(crate) fn wins<W: Along>(job: &Job<RealOf<W>>) -> bool
 where
     RealOf<W>: Dispatch,
 {
     // On the left a vector is of right-hand sides, of either part; on the right of reals.
-    let reals = if W::COMPLEX && job.case.side == Side::Right { 2 * job.q } else { job.q };
-    2 * reals <= W::V::LANES && job.n >= W::V::LANES
+    let planar = W::COMPLEX && job.case.side == Side::Left;
+    let reals = if W::COMPLEX && !planar { 2 * job.q } else { job.q };
+    let from = match job.q {
+        1 => 32,
+        _ if planar => 64,
+        _ => 128,
+    };
+    2 * reals <= W::V::LANES && job.n >= from
 }
 
 /// Bytes of scratch for order `n` with reals of `real` bytes: reciprocals, and right-hand sides of at most two parts.
@@ -112,7 +120,7 @@ unsafe fn strip<W: Along, const S: usize, const Q: usize>(
         if let Some(alpha) = alpha {
             for i in 0..Q * r.n {
                 let at = x.add(i * parts);
-                put::<W>(at, times(get::<W>(at), alpha));
+                put::<W>(at, times::<W>(get::<W>(at), alpha));
             }
         }
         let mut done = 0;
@@ -182,12 +190,12 @@ unsafe fn block<W: Along, const S: usize, const Q: usize>(
                     let entry = r.m.wrapping_offset(
                         (first + earlier).cast_signed() * r.row + (first + s).cast_signed() * r.col,
                     );
-                    let (re, im) = times(get::<W>(entry), t[earlier][q]);
+                    let (re, im) = times::<W>(get::<W>(entry), t[earlier][q]);
                     sum = (sum.0 - re, sum.1 - im);
                 }
                 if !r.unit {
                     let inverse = r.inverse.add(2 * (first + s));
-                    sum = times(sum, (*inverse, *inverse.add(1)));
+                    sum = times::<W>(sum, (*inverse, *inverse.add(1)));
                 }
                 t[s][q] = sum;
                 put::<W>(x.add((q * n + at(first + s)) * parts), sum);
@@ -285,6 +293,6 @@ unsafe fn put<W: Along>(p: *mut RealOf<W>, (re, im): (RealOf<W>, RealOf<W>)) {
 
 /// The product of two elements.
 #[inline(always)]
-fn times<R: batchlas_core::Real>((a, b): (R, R), (c, d): (R, R)) -> (R, R) {
-    (a * c - b * d, a * d + b * c)
+fn times<W: Along>((a, b): (RealOf<W>, RealOf<W>), (c, d): (RealOf<W>, RealOf<W>)) -> (RealOf<W>, RealOf<W>) {
+    if W::COMPLEX { (a * c - b * d, a * d + b * c) } else { (a * c, b) }
 }
