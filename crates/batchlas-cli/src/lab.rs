@@ -41,6 +41,9 @@ pub(crate) struct GpuTest {
     /// Leave out corpus instances of more than this many elements
     #[arg(long)]
     max_elements: Option<usize>,
+    /// Cases to run instead of the committed ones, in the format of corpus.toml
+    #[arg(long)]
+    corpus: Option<PathBuf>,
     /// Leave out the checks of the device runtime
     #[arg(long)]
     no_runtime: bool,
@@ -75,7 +78,11 @@ pub(crate) fn gpu_test(args: &GpuTest) -> Result<usize> {
             report(name, check(&ctx))?;
         }
     }
-    let corpus = Corpus::committed().map_err(|e| CliError::Lab(e.to_string()))?;
+    let corpus = match &args.corpus {
+        Some(path) => Corpus::parse(&fs::read_to_string(path).map_err(CliError::reading(path))?),
+        None => Corpus::committed(),
+    };
+    let corpus = corpus.map_err(|e| CliError::Lab(e.to_string()))?;
     let filter = Filter {
         ops: args.op.clone(),
         families: args.family.clone(),

@@ -94,12 +94,9 @@ template <class T, int Blocks> struct Packed {
   static constexpr int TRIANGLE = Blocks * (Blocks + 1) / 2 * (BLOCK * BLOCK / 2);
   static constexpr int RECIPROCALS = Blocks * BLOCK / 2;
 
-  /// Element (row, col) of a block below the diagonal. Pairs of a row are permuted so that neither the copies, down a column or along a row, nor the reads, eight
-  /// rows at a time, meet in a bank.
-  static BATCHLAS_DEVICE int place(int row, int col) {
-    const int turn = (row & 3) ^ (row >> 1 & 2);
-    return (row * 4 + ((col / 2) ^ turn)) * 2 + col % 2;
-  }
+  /// Element (row, col) of a block below the diagonal. Pairs of a row are permuted so that the reads, eight rows at a time, do not meet in a bank; copies down a
+  /// column meet in twos.
+  static BATCHLAS_DEVICE int place(int row, int col) { return (row * 4 + ((col / 2) ^ (row & 3))) * 2 + col % 2; }
   static BATCHLAS_DEVICE constexpr int block(int row, int col) { return (row * (row + 1) / 2 + col) * (BLOCK * BLOCK / 2); }
 
   /// Starts the copies of the strict lower triangle of the first `n` unknowns, and completes it by zeros. Diagonal blocks are transposed: substitution runs
