@@ -79,10 +79,11 @@ impl Knobs {
     /// The knobs of a spelling; what it leaves out is set so that every kernel compiles without a frame or a spill.
     pub fn new(dtype: Dtype, uplo: Uplo, family: &Spelling) -> Knobs {
         let (rows, depth, stages, blocks) = match (dtype, uplo) {
-            (Dtype::F32, _) => (32, 16, 3, 6),
+            (Dtype::F32, Uplo::Lower) => (32, 16, 3, 6),
+            (Dtype::F32, Uplo::Upper) => (32, 32, 2, 6),
             (Dtype::F64, Uplo::Lower) => (16, 16, 3, 4),
-            (Dtype::F64, Uplo::Upper) => (16, 8, 4, 4),
-            (Dtype::C32, _) => (16, 8, 3, 3),
+            (Dtype::F64, Uplo::Upper) => (16, 16, 3, 3),
+            (Dtype::C32, _) => (16, 16, 3, 3),
             (Dtype::C64, _) => (16, 8, 3, 2),
         };
         let knob = |name, default| family.int(name).unwrap_or(default);
