@@ -226,10 +226,6 @@ template <class T, int Down, bool Wide> struct Strip {
     Of::set(right, x);
   }
 
-  /// An index of a tile as an address to start from, where it is one, and what is left of it.
-  template <class Tile> static BATCHLAS_DEVICE const T *from(const T *tile, int k) { return Tile::OUTER_CONTIGUOUS ? tile + Tile::at(0, k) : tile; }
-  template <class Tile> static BATCHLAS_DEVICE int from(int k) { return Tile::OUTER_CONTIGUOUS ? 0 : k; }
-
   /// Adds a b^H, of staged tiles; `a` points to the warp's first row. `Some`: only for the first `blocks` blocks.
   template <int Depth, class Tile, bool Some> BATCHLAS_DEVICE void add(const T *a, const T *b, int blocks) {
     constexpr int K = Of::COUNT * Of::APART;
@@ -240,7 +236,7 @@ template <class T, int Down, bool Wide> struct Strip {
 #pragma unroll
       for (int s = 0; s < Of::APART; s++) {
         typename Of::Left step[Down];
-        load<Tile>(step, from<Tile>(a, k + s * Of::COUNT), from<Tile>(k + s * Of::COUNT));
+        load<Tile>(step, a, k + s * Of::COUNT);
 #pragma unroll
         for (int m = 0; m < Down; m++) {
 #pragma unroll
@@ -255,7 +251,7 @@ template <class T, int Down, bool Wide> struct Strip {
           typename Of::Right right[Of::APART];
 #pragma unroll
           for (int s = 0; s < Of::APART; s++) {
-            load<Tile>(right[s], from<Tile>(b, k + s * Of::COUNT) + Tile::ahead(n * WIDE), from<Tile>(k + s * Of::COUNT));
+            load<Tile>(right[s], b + Tile::ahead(n * WIDE), k + s * Of::COUNT);
           }
 #pragma unroll
           for (int m = 0; m < Down; m++) {
@@ -340,25 +336,25 @@ template <class T, int Down, int Depth, int Stages, Uplo U, bool Aligned> struct
     // Blocks of columns that reach the triangle.
     const int blocks = (warp_row + Rows::ROWS) / WIDE;
     int full = 0, empty = Stages - 1;
-    // The stage that comes next, whole.
+    // The warp's rows in the stage that comes next, whole.
     auto next = [&](int stage) {
       // The wait makes this thread's part of the stage whole, the barrier everybody's; and it says that nobody reads the stage that is filled next.
       arch::wait_async<Stages - 2>();
       arch::sync_block();
       fill(stage + Stages - 1, empty);
-      const T *const at = shared + full * (2 * TILE_ELEMENTS);
+      const T *const at = shared + full * (2 * TILE_ELEMENTS) + Staged::ahead(warp_row);
       full = full + 1 == Stages ? 0 : full + 1;
       empty = empty + 1 == Stages ? 0 : empty + 1;
       return at;
     };
 #pragma unroll 1
     for (int stage = 0; stage < stages; stage++) {
-      const T *const left = next(stage), *const right = left + (Diagonal ? 0 : TILE_ELEMENTS);
-      acc.template add<Depth, Staged, Diagonal>(left + Staged::ahead(warp_row), right, blocks);
+      const T *const left = next(stage), *const right = left - Staged::ahead(warp_row) + (Diagonal ? 0 : TILE_ELEMENTS);
+      acc.template add<Depth, Staged, Diagonal>(left, right, blocks);
     }
 #pragma unroll
     for (int stage = 0; stage < OWN_STAGES; stage++) {
-      acc.template subtract<Staged, Depth, OWN / WIDE>(next(stages + stage) + Staged::ahead(warp_row), stage * (OWN / WIDE));
+      acc.template subtract<Staged, Depth, OWN / WIDE>(next(stages + stage), stage * (OWN / WIDE));
     }
     arch::sync_block(); // Nobody reads the ring.
   }
