@@ -50,9 +50,9 @@ pub(super) fn judge<'e>(
             continue;
         }
         let executed = chosen(rehearsal, &best.cell).ok();
-        // Of the arm that asked for the choice and the one that asked for it by name, the former.
-        let same = entries.iter().filter(|entry| Some(&entry.row.executed) == executed.as_ref());
-        match same.max_by_key(|entry| entry.row.family == "auto") {
+        // An arm that left the choice to the tables ran the same as the one that named it.
+        let same = by_time.iter().find(|entry| Some(&entry.row.executed) == executed.as_ref());
+        match same.copied() {
             Some(chosen) => {
                 let vendor = entries.iter().find(|entry| entry.row.family == "vendor");
                 judged.push(Judged { cell, chosen, best, vendor });
