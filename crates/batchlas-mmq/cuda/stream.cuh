@@ -31,36 +31,28 @@ template <int Cells, int Stages> __global__ void __launch_bounds__(512, 1) mmq_s
 
   if (threadIdx.x == 0) {
     for (int s = 0; s < Stages; s++) {
-      arch::barrier_init(base + static_cast<u32>(S::BARRIERS + 8 * s), 1);
+      arch::barrier_init(base + static_cast<u32>(S::BARRIERS + 8 * s), S::ROWS);
     }
     arch::barriers_ready();
   }
   arch::sync_block();
-  // By the first warp.
+  // Each warp fetches one row: issued by one warp, sixteen copies take as long as a tile.
   auto fetch = [&](int item) {
-    if (item >= items) {
-      return;
-    }
-    const int stage = item % Stages, segment = item % segments;
-    const u32 barrier = base + static_cast<u32>(S::BARRIERS + 8 * stage);
-    const u32 bytes = static_cast<u32>(min(S::WARPS, blocks - segment * S::WARPS) * BLOCK_BYTES);
-    if (lane == 0) {
-      arch::barrier_expect(barrier, S::ROWS * bytes);
-    }
-    arch::sync_warp();
-    if (lane < S::ROWS) {
-      const u64 from = weight_row(args, tile(item) + lane) + static_cast<u64>(segment * S::WARPS * BLOCK_BYTES);
-      arch::copy_bulk(base + static_cast<u32>(stage * S::STAGE + lane * S::PITCH), from, bytes, barrier);
+    if (item < items && lane == 0) {
+      const int stage = item % Stages, segment = item % segments;
+      const u32 barrier = base + static_cast<u32>(S::BARRIERS + 8 * stage);
+      const u32 bytes = static_cast<u32>(min(S::WARPS, blocks - segment * S::WARPS) * BLOCK_BYTES);
+      const u64 from = weight_row(args, tile(item) + warp) + static_cast<u64>(segment * S::WARPS * BLOCK_BYTES);
+      arch::barrier_expect(barrier, bytes);
+      arch::copy_bulk(base + static_cast<u32>(stage * S::STAGE + warp * S::PITCH), from, bytes, barrier);
     }
   };
-  if (warp == 0) {
-    for (int item = 0; item < Stages; item++) {
-      fetch(item);
-    }
+  for (int item = 0; item < Stages; item++) {
+    fetch(item);
   }
 
   u32 x[Cells][8][2];
-  float dx[Cells][8][2], lead[Cells][2], rest[Cells][2];
+  float dx[Cells][8][2];
   float sum[Cells][4];
 #pragma unroll 1
   for (int item = 0; item < items; item++) {
@@ -92,8 +84,19 @@ template <int Cells, int Stages> __global__ void __launch_bounds__(512, 1) mmq_s
               dx[n][j][1] = arch::mul(dx[n][j][1], 0.0625f);
             }
           }
-          lead[n][half] = __uint_as_float(arch::load_word(cell + static_cast<u64>(Cell::LEAD + g * Cell::TOKEN + t * 4)));
-          rest[n][half] = __uint_as_float(arch::load_word(cell + static_cast<u64>(Cell::REST + g * Cell::TOKEN + t * 4)));
+        }
+      }
+    }
+    // Needed for so short a time that registers are better used otherwise.
+    float lead[Cells][2], rest[Cells][2];
+    if (live) {
+#pragma unroll
+      for (int half = 0; half < 2; half++) {
+#pragma unroll
+        for (int n = 0; n < Cells; n++) {
+          const u64 cell = args.panel + static_cast<u64>((2 * block + half) * Cells + n) * Cell::BYTES + static_cast<u64>(g * Cell::TOKEN + t * 4);
+          lead[n][half] = __uint_as_float(arch::load_word(cell + Cell::LEAD));
+          rest[n][half] = __uint_as_float(arch::load_word(cell + Cell::REST));
         }
       }
     }
@@ -158,9 +161,7 @@ template <int Cells, int Stages> __global__ void __launch_bounds__(512, 1) mmq_s
       }
     }
     arch::sync_block();
-    if (warp == 0) {
-      fetch(item + Stages);
-    }
+    fetch(item + Stages);
     const int out = static_cast<int>(threadIdx.x) - (S::THREADS - S::SUMS);
     if (done && out >= 0) {
       float total = 0;

@@ -40,9 +40,8 @@ struct Cell {
 impl Cell {
     fn read(bytes: &[u8]) -> Cell {
         let word = |at: usize| [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]];
-        let each = |of: &dyn Fn(usize, usize) -> f64| {
-            std::array::from_fn(|c| std::array::from_fn(|t| of(c, t)))
-        };
+        let each =
+            |of: &dyn Fn(usize, usize) -> f64| std::array::from_fn(|c| std::array::from_fn(|t| of(c, t)));
         Cell {
             q: std::array::from_fn(|c| {
                 std::array::from_fn(|t| {

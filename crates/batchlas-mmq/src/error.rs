@@ -10,13 +10,17 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum Error {
     /// Rows of weights do not consist of whole super-blocks.
-    #[error("the inner dimension is {k}: it must be a positive multiple of {BLOCK}, the weights of a super-block")]
+    #[error(
+        "the inner dimension is {k}: it must be a positive multiple of {BLOCK}, the weights of a super-block"
+    )]
     InnerDimension {
         /// The inner dimension.
         k: usize,
     },
     /// Memory of weights is not of the size that the shape says.
-    #[error("the weights are {have} bytes: {rows} rows of {k} weights are {need} ({BLOCK_BYTES} per {BLOCK})")]
+    #[error(
+        "the weights are {have} bytes: {rows} rows of {k} weights are {need} ({BLOCK_BYTES} per {BLOCK})"
+    )]
     WeightBytes {
         /// Bytes given.
         have: usize,
@@ -36,7 +40,9 @@ pub enum Error {
         k: usize,
     },
     /// Weights in device memory start at an address that wide loads do not take.
-    #[error("the weights start {off} bytes past a multiple of 16: on a device they must start at a multiple of 16")]
+    #[error(
+        "the weights start {off} bytes past a multiple of 16: on a device they must start at a multiple of 16"
+    )]
     Misaligned {
         /// Distance to the last aligned address.
         off: u64,

@@ -303,7 +303,15 @@ mod tests {
         f.extend([string("general.alignment"), [4u32, alignment].map(u32::to_le_bytes).concat()].concat());
         f.extend([string("tokens"), [9u32, 8].map(u32::to_le_bytes).concat()].concat());
         f.extend([2u64.to_le_bytes().to_vec(), string("a"), string("bc")].concat());
-        f.extend([string("flags"), [9u32, 7].map(u32::to_le_bytes).concat(), 3u64.to_le_bytes().to_vec(), vec![1, 0, 1]].concat());
+        f.extend(
+            [
+                string("flags"),
+                [9u32, 7].map(u32::to_le_bytes).concat(),
+                3u64.to_le_bytes().to_vec(),
+                vec![1, 0, 1],
+            ]
+            .concat(),
+        );
         for (name, shape, kind, offset) in
             [("w", [512u64, 2], 12u32, 64u64), ("odd", [500, 2], 12, 0), ("f", [4, 4], 0, 0)]
         {
@@ -328,7 +336,10 @@ mod tests {
             assert_eq!(gguf.tensors().len(), 3);
             let Matrix { bytes, rows, k } = gguf.q4k("w").unwrap();
             assert_eq!((rows, k, bytes.len()), (2, 512, 4 * BLOCK_BYTES));
-            assert!(bytes.iter().enumerate().all(|(i, &byte)| byte == (i + 1) as u8), "alignment {alignment}");
+            assert!(
+                bytes.iter().enumerate().all(|(i, &byte)| byte == (i + 1) as u8),
+                "alignment {alignment}"
+            );
         }
     }
 
@@ -348,7 +359,10 @@ mod tests {
         assert!(error(&|b| b[4] = 1).contains("version 1"));
         assert!(error(&|b| b[7] = 3).contains("little endian"));
         assert!(error(&|b| b.truncate(b.len() - 1)).contains("leave a file"));
-        assert!(error(&|b| b[8..16].fill(0xff)).contains("announced where"), "more tensors than the file has bytes");
+        assert!(
+            error(&|b| b[8..16].fill(0xff)).contains("announced where"),
+            "more tensors than the file has bytes"
+        );
         assert!(error(&|b| b[24..32].fill(0xff)).contains("announced where"), "a name longer than the file");
     }
 

@@ -41,7 +41,7 @@ pub(crate) struct Grid {
     pub(crate) partial: usize,
 }
 
-/// Enqueues a product. The panel is exclusively borrowed because it holds the counters of arrived blocks.
+/// Enqueues a product. The panel is exclusively borrowed because it holds the counters and the sums of blocks that share a tile.
 pub(crate) fn launch(
     queue: &dyn Queue,
     kernel: &Kernel,
@@ -61,13 +61,13 @@ pub(crate) fn launch(
         })
     };
     let (y_address, ldy) = (y.address().0, y.ld() as u64 * 4);
-    let partial = if grid.splits > 1 { Some(queue.alloc(grid.partial)?) } else { None };
+    let partial = if grid.splits > 1 { panel.scratch(queue, grid.partial)? } else { 0 };
     let args = Args {
         weights: w.address(),
         panel: panel.address(),
         y: y_address,
         ldy,
-        partial: partial.as_ref().map_or(0, |memory| memory.address()),
+        partial,
         counters: panel.counters(),
         tokens: size(y.cols() as u64)?,
         rows: size(y.rows() as u64)?,
@@ -83,7 +83,7 @@ pub(crate) fn launch(
         args: bytemuck::bytes_of(&args),
     };
     // SAFETY: `Args` is the parameter struct of every product of this crate. The weights are a view that is borrowed for work on this queue, the panel and Y
-    // are borrowed exclusively and were validated to fit each other; scratch is freed in stream order.
+    // are borrowed exclusively and were validated to fit each other.
     unsafe { queue.launch(&launch)? };
     Ok(())
 }

@@ -95,7 +95,8 @@ mod tests {
         for (c, t) in (0..STEP_CHUNKS).flat_map(|c| (0..CELL_TOKENS).map(move |t| (c, t))) {
             let words = [lead(c, t), rest(c, t), scale(c, t), sum(c, t)];
             assert!(words.iter().all(|at| at % 4 == 0));
-            bytes.extend((0..CHUNK).map(|e| byte(c, t, e)).chain(words.into_iter().flat_map(|at| at..at + 4)));
+            bytes
+                .extend((0..CHUNK).map(|e| byte(c, t, e)).chain(words.into_iter().flat_map(|at| at..at + 4)));
         }
         assert_eq!(bytes.into_iter().collect::<Vec<_>>(), (0..BYTES_CELL).collect::<Vec<_>>());
         let halves: BTreeSet<usize> = (0..STEP * CELL_TOKENS)
@@ -162,8 +163,14 @@ mod tests {
             let starts = planes::starts(depth);
             assert!(starts.is_sorted_by(|a, b| a < b) && starts.iter().all(|at| at % 16 == 0));
             assert_eq!(starts[4], total);
-            let most = |at: fn(usize, usize) -> usize| (0..depth).flat_map(|c| (0..128).map(move |t| at(c, t))).max();
-            assert_eq!(most(planes::token_scale), Some(starts[2] - starts[1] - 8), "the last pair ends with the plane");
+            let most = |at: fn(usize, usize) -> usize| {
+                (0..depth).flat_map(|c| (0..128).map(move |t| at(c, t))).max()
+            };
+            assert_eq!(
+                most(planes::token_scale),
+                Some(starts[2] - starts[1] - 8),
+                "the last pair ends with the plane"
+            );
             let distinct: BTreeSet<_> = (0..128).map(|t| planes::token_scale(0, t)).collect();
             assert_eq!(distinct.len(), 128);
             assert_eq!(planes::weight(7, 127, 1) + 16 + 16, starts[3] - starts[2]);

@@ -24,7 +24,8 @@
 //!   `dmin` is not finite has no finite element in Y, and touches no other row. (`bf16` computes by IEEE rules instead.)
 //! * Each family gives the same bits on every run. A token's result does not depend on the other tokens as long as the family is the same; families
 //!   differ in the last bits, and selection depends on M.
-//! * Scratch is drawn from the queue in stream order.
+//! * A panel is drawn from the queue in stream order, and so is scratch of its first product that deals steps to several blocks; later products
+//!   neither allocate nor wait, so that they can be captured in a graph.
 
 pub mod bf16;
 pub mod dot;

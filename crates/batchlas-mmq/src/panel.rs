@@ -16,7 +16,9 @@
 
 use batchlas_core::cpu::on_host;
 use batchlas_core::validate::{Operand, equal};
-use batchlas_core::{Buffer, Error, Kernel, KernelSource, Launch, MatBatch, Place, Promise, Queue};
+use batchlas_core::{
+    Buffer, Error, Kernel, KernelSource, Launch, MatBatch, Memory, Place, Promise, Queue, QueueError,
+};
 use bytemuck::{Pod, Zeroable};
 
 use crate::error::Result;
@@ -54,6 +56,8 @@ const _: () = assert!(size_of::<Args>() == 48);
 #[derive(Debug)]
 pub struct Panel {
     memory: Buffer<u8>,
+    /// Sums of blocks that share a tile; grows with the first product that needs it.
+    scratch: Option<Memory>,
     arithmetic: Arithmetic,
     tokens: usize,
     k: usize,
@@ -74,7 +78,7 @@ impl Panel {
             .and_then(|count| count.checked_mul(arithmetic.cell()))
             .and_then(|bytes| bytes.checked_add(4 * COUNTERS))
             .ok_or_else(too_large)?;
-        let mut panel = Panel { memory: Buffer::new(queue, bytes)?, arithmetic, tokens, k };
+        let mut panel = Panel { memory: Buffer::new(queue, bytes)?, scratch: None, arithmetic, tokens, k };
         panel.fill(queue, x)?;
         Ok(panel)
     }
@@ -156,6 +160,14 @@ impl Panel {
         self.memory.address() + self.bytes() as u64
     }
 
+    /// Address of at least so many bytes for one product at a time, in the order of the queue.
+    pub(crate) fn scratch(&mut self, queue: &dyn Queue, bytes: usize) -> Result<u64, QueueError> {
+        match &self.scratch {
+            Some(memory) if memory.bytes() >= bytes => Ok(memory.address()),
+            _ => Ok(self.scratch.insert(queue.alloc(bytes)?).address()),
+        }
+    }
+
     /// A cell of bytes, if the panel is in host memory.
     pub(crate) fn cell(&self, step: usize, cell: usize) -> Option<&[u8]> {
         debug_assert!(step < self.steps() && cell < self.cells() && self.arithmetic == Arithmetic::Int8);
@@ -169,9 +181,8 @@ impl Panel {
 
     fn launch(&mut self, queue: &dyn Queue, x: &MatBatch<'_, f32>) -> Result<()> {
         let (address, ldx) = (x.address().0, x.ld() as u64 * 4);
-        let size = |x: usize| {
-            i32::try_from(x).map_err(|_| crate::Error::TooLarge { rows: self.tokens, k: self.k })
-        };
+        let size =
+            |x: usize| i32::try_from(x).map_err(|_| crate::Error::TooLarge { rows: self.tokens, k: self.k });
         let args = Args {
             x: address,
             ldx,
@@ -283,9 +294,16 @@ mod tests {
         let mut x = [1f32; 32];
         x[31] = 254.0;
         let tie = Chunk::new(x);
-        assert_eq!((tie.d, tie.sum, tie.q[0], tie.q[31]), (2.0, 127, 0, 127), "1 / 2 is a tie, and 0 is even");
+        assert_eq!(
+            (tie.d, tie.sum, tie.q[0], tie.q[31]),
+            (2.0, 127, 0, 127),
+            "1 / 2 is a tie, and 0 is even"
+        );
         assert_eq!(chunk(&[3000.0]).sum, 32 * 127, "no sum of activations that could overflow");
-        assert_eq!(chunk(&[-5.0, 5.0]), Chunk { q: std::array::from_fn(|e| if e % 2 == 0 { -127 } else { 127 }), d: 5.0 / 127.0, sum: 0 });
+        assert_eq!(
+            chunk(&[-5.0, 5.0]),
+            Chunk { q: std::array::from_fn(|e| if e % 2 == 0 { -127 } else { 127 }), d: 5.0 / 127.0, sum: 0 }
+        );
     }
 
     #[test]

@@ -86,11 +86,14 @@ mod tests {
 
     #[test]
     fn halves() {
-        let cases = [(0x0000, 0.0), (0x3c00, 1.0), (0xc000, -2.0), (0x0001, 2f32.powi(-24)), (0x7bff, 65_504.0)];
+        let cases =
+            [(0x0000, 0.0), (0x3c00, 1.0), (0xc000, -2.0), (0x0001, 2f32.powi(-24)), (0x7bff, 65_504.0)];
         for (bits, value) in cases {
             assert_eq!(half(bits), value, "{bits:#06x}");
         }
-        assert!(half(0x8000).to_bits() == 0x8000_0000 && half(0x7c00) == f32::INFINITY && half(0x7e01).is_nan());
+        assert!(
+            half(0x8000).to_bits() == 0x8000_0000 && half(0x7c00) == f32::INFINITY && half(0x7e01).is_nan()
+        );
         assert_eq!(half(0x03ff), 1023.0 / 16_777_216.0);
     }
 }

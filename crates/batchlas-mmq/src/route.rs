@@ -124,7 +124,9 @@ impl Mmq<'_> {
     pub fn can_run(&self, device: &Device, problem: &Problem, family: &Spelling) -> Result<(), Refusal> {
         let want = if family.family() == "bf16" { Arithmetic::Bf16 } else { Arithmetic::Int8 };
         if want != problem.arithmetic {
-            return Err(format!("{} computes in {want}, asked is {}", family.family(), problem.arithmetic).into());
+            return Err(
+                format!("{} computes in {want}, asked is {}", family.family(), problem.arithmetic).into()
+            );
         }
         let most = i32::MAX as usize / 2;
         if problem.m.max(problem.n).max(problem.k) > most {
@@ -221,7 +223,8 @@ impl Mmq<'_> {
         Operand::of_mut("Y", y).homogeneous(OP)?.at(OP, place)?;
         if w.place() != place {
             let (operand, operand_place, queue_place) = ("W", w.place(), place);
-            let wrong = batchlas_core::ArgumentError::WrongPlace { op: OP, operand, operand_place, queue_place };
+            let wrong =
+                batchlas_core::ArgumentError::WrongPlace { op: OP, operand, operand_place, queue_place };
             return Err(Error::Call(wrong.into()));
         }
         equal(OP, "the batch", ("Y", y.batch()), ("one product", 1))?;

@@ -159,7 +159,14 @@ impl Tiles {
         let tiling = self.tiling(queue.device().compute_units, problem, spelling);
         let (tiles, splits) = (tiling.tiles(problem), u64::from(tiling.splits));
         let partial = tiles as usize * tiling.splits as usize * (tiling.tokens * tiling.rows * 4) as usize;
-        launch(queue, &self.kernel(&tiling), Grid { tiles, splits, blocks: tiles * splits, partial }, w, panel, y)
+        launch(
+            queue,
+            &self.kernel(&tiling),
+            Grid { tiles, splits, blocks: tiles * splits, partial },
+            w,
+            panel,
+            y,
+        )
     }
 }
 

@@ -51,7 +51,8 @@ fn super_blocks_decode_to_the_published_bits() {
 #[test]
 fn activations_are_quantised_by_the_rule_and_by_no_other() {
     let vectors = vectors();
-    let x: Vec<f32> = (0..256).map(|i| f32::from_bits(bits(&vectors["activation"]["x_f32_bits"][i]))).collect();
+    let x: Vec<f32> =
+        (0..256).map(|i| f32::from_bits(bits(&vectors["activation"]["x_f32_bits"][i]))).collect();
     let ours = &vectors["dots"]["pad40"];
     for (c, chunk) in x.as_chunks::<32>().0.iter().enumerate() {
         let chunk = Chunk::new(*chunk);
@@ -78,7 +79,10 @@ fn the_cpu_rounds_the_exact_product_once() {
         for (index, exact) in expected.0.iter().enumerate() {
             let found = f64::from(y[index / n * ldy + index % n]);
             let ulp = f64::from(f32::EPSILON) * exact.abs();
-            assert!((found - exact).abs() <= ulp + 1e-6 * expected.1[index], "{shape:?} {index}: {found} {exact}");
+            assert!(
+                (found - exact).abs() <= ulp + 1e-6 * expected.1[index],
+                "{shape:?} {index}: {found} {exact}"
+            );
         }
     }
 }
