@@ -2,7 +2,8 @@
 //!
 //! A row of a table ranks what a ledger timed for one key. A timing counts if it is right (no failed item) and clean
 //! (relative deviation at most 10%); the latest of a spelling wins, so that a ledger is only ever appended to. It need not
-//! be saturated: a row speaks for its own batch. Tables of operations and devices without a ledger are left alone.
+//! be saturated: a row speaks for its own batch. A key whose fastest spelling was never timed cleanly has no row: the
+//! others would win by its absence. Tables of operations and devices without a ledger are left alone.
 //!
 //! A row keeps the digest of the code of its best spelling. Where the code has changed since, a warning names the row: its
 //! times are those of another kernel.
@@ -18,10 +19,20 @@ use crate::measure::{Cell, Row as Timing, kernels};
 /// Largest relative deviation of a timing that counts.
 const CLEAN: f64 = 0.10;
 
-/// What was timed of one key: the cell, and of each spelling its time and the digest of its code.
+/// What was timed of one key: the cell, and of each spelling its time and the digest of its code, or its time alone where
+/// that is not clean.
 struct Times {
     cell: Cell,
     spellings: BTreeMap<String, (f64, Option<String>)>,
+    unclean: BTreeMap<String, f64>,
+}
+
+impl Times {
+    /// Whether a spelling without a clean time may be the fastest.
+    fn undecided(&self) -> bool {
+        let best = self.spellings.values().map(|(ns, _)| *ns).fold(f64::INFINITY, f64::min);
+        self.unclean.iter().any(|(family, ns)| *ns < best && !self.spellings.contains_key(family))
+    }
 }
 
 /// Key of a table: operation, element type, architecture. Then key values.
@@ -56,6 +67,10 @@ pub fn tables(ledgers: &[(String, String)], generated_by: &str) -> Result<Vec<Ta
             add(&mut grid, timing).map_err(failed)?;
         }
     }
+    for cells in grid.values_mut() {
+        cells.retain(|_, times| !times.undecided());
+    }
+    grid.retain(|_, cells| !cells.is_empty());
     let files = grid
         .into_iter()
         .map(|((op, dtype, arch), cells)| file(&op, dtype, &arch, cells, generated_by).map_err(TablesError));
@@ -89,15 +104,20 @@ fn file(
 }
 
 fn add(grid: &mut Grid, timing: Timing) -> Result<(), String> {
-    if timing.bad_items > 0 || timing.rel_sd > CLEAN || !timing.residual.is_finite() {
+    if timing.bad_items > 0 || !timing.residual.is_finite() {
         return Ok(());
     }
     let cell = timing.cell()?;
     let (exact, log) = cell.key();
     let table = (timing.op, timing.dtype, timing.arch);
     let cells = grid.entry(table).or_default();
-    let times = cells.entry((log, exact)).or_insert_with(|| Times { cell, spellings: BTreeMap::new() });
-    times.spellings.insert(timing.family, (timing.ns_per_item, timing.code));
+    let nothing = || Times { cell, spellings: BTreeMap::new(), unclean: BTreeMap::new() };
+    let times = cells.entry((log, exact)).or_insert_with(nothing);
+    if timing.rel_sd <= CLEAN {
+        times.spellings.insert(timing.family, (timing.ns_per_item, timing.code));
+    } else {
+        times.unclean.insert(timing.family, timing.ns_per_item);
+    }
     Ok(())
 }
 
@@ -150,7 +170,8 @@ mod tests {
         };
         let good = code("tiny:lanes=8");
         let bad = [
-            Timing { rel_sd: 0.2, ..row("tiny:lanes=4", 0.1, "x") },
+            Timing { rel_sd: 0.2, ..row("tiny:lanes=4", 0.6, "x") },
+            Timing { rel_sd: 0.2, ..row("tiny:lanes=8", 0.1, "x") },
             Timing { bad_items: 1, ..row("tiny:lanes=2", 0.1, "x") },
             Timing { residual: f64::NAN, ..row("tiny:lanes=1", 0.1, "x") },
         ];
@@ -166,6 +187,11 @@ mod tests {
         let ranking = "key = [\"L\", 6, 4], ranking = [\"tiny:lanes=8\", \"vendor\"]";
         assert!(file.text.contains(ranking) && file.text.contains(&good), "{}", file.text);
         assert!(file.warnings.is_empty(), "{:?}", file.warnings);
+        rows.push(Timing { rel_sd: 0.2, ..row("tiny:lanes=2", 0.1, "x") });
+        assert!(
+            tables(&ledger(&rows), "test").unwrap().is_empty(),
+            "its fastest spelling may be tiny:lanes=2"
+        );
         let [file] = &tables(&ledger(&[row("tiny:lanes=8", 0.5, "old")]), "test").unwrap()[..] else {
             panic!("one table")
         };

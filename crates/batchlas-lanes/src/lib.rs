@@ -8,7 +8,8 @@
 //! family   knobs
 //! cholesky factorisation and solve, lane = item
 //! triangular  the 24 cases of a triangular solve as one recurrence
-//! rows        it, lane = right-hand side
+//! rows        it, lane = right-hand side                  few    it, lanes along the triangle, for few right-hand sides
+//! lane        real and complex elements in those lanes
 //! substitution  it, lane = item, over the panels of a factor     sweep  substitution over panels
 //! ```
 //!
@@ -19,8 +20,10 @@
 mod cholesky;
 mod element;
 mod family;
+mod few;
 mod isa;
 mod items;
+mod lane;
 mod plan;
 mod rows;
 mod scratch;

@@ -1,4 +1,4 @@
-//! Triangular solve item by item, one right-hand side per lane.
+//! Triangular solve item by item, one right-hand side per lane; few of them are `few.rs`'s.
 //!
 //! The recurrence is that of `triangular.rs`: `M` is read through two strides, which are negative where the triangle is run
 //! from its end. Vectors run down the rows of `X`; entries of `M` are broadcast.
@@ -13,8 +13,10 @@
 
 use batchlas_core::{Error, MatBatch, MatBatchMut, Real, Result, Scalar, Side};
 
+use crate::few::{self, few};
 use crate::isa::{Dispatch, Isa, Task};
 use crate::items::{Items, parts};
+use crate::lane::{Interleaved, Lane, Planar, RealOf, Single};
 use crate::plan::Chunk;
 use crate::scratch;
 use crate::triangular::{Case, Triangle};
@@ -75,6 +77,7 @@ impl Rows {
         };
         // A strip of up to four vectors of one part or two of two, its spare slot, and the reciprocals.
         let bytes = (n + 1) * 4 * self.isa.vector_bytes() + 2 * n * size_of::<R>();
+        let bytes = bytes.max(few::scratch_bytes(n, size_of::<R>()));
         scratch::with(bytes, |scratch| R::rows(self.isa, Job { scratch, ..job }));
         Ok(())
     }
@@ -82,18 +85,18 @@ impl Rows {
 
 /// One call over a run of items.
 pub(crate) struct Job<R> {
-    case: Case,
+    pub(crate) case: Case,
     complex: bool,
-    n: usize,
-    q: usize,
+    pub(crate) n: usize,
+    pub(crate) q: usize,
     lda: usize,
-    ldb: usize,
+    pub(crate) ldb: usize,
     alpha: (R, R),
-    batch: usize,
+    pub(crate) batch: usize,
     a: Items<R>,
-    b: Items<R>,
+    pub(crate) b: Items<R>,
     /// Of this thread, enough for a strip.
-    scratch: *mut u8,
+    pub(crate) scratch: *mut u8,
 }
 
 impl<R: Dispatch> Task<R> for Job<R> {
@@ -101,6 +104,11 @@ impl<R: Dispatch> Task<R> for Job<R> {
     unsafe fn run<V: Vector<Real = R>>(self) {
         // SAFETY: what the caller promised of `V`.
         unsafe {
+            match self.complex {
+                false if few::wins::<Single<V>>(&self) => return few::<Single<V>, 4>(&self),
+                true if few::wins::<Interleaved<V>>(&self) => return few::<Interleaved<V>, 2>(&self),
+                _ => {}
+            }
             match (self.case.side, self.complex, V::WIDE) {
                 (Side::Right, false, true) => right::<Single<V>, 4, 4>(&self),
                 (Side::Right, false, false) => right::<Single<V>, 4, 2>(&self),
@@ -115,193 +123,32 @@ impl<R: Dispatch> Task<R> for Job<R> {
     }
 }
 
-/// A vector of right-hand sides in one column.
-trait Lane: Copy {
-    type V: Vector;
-    /// Reals of memory that it takes.
-    const REALS: usize;
-    /// Whether entries of the triangle have imaginary parts.
-    const COMPLEX: bool;
-    /// A sum in the making.
-    type Sum: Copy;
-
-    /// Of one vector, to be overwritten.
-    fn empty(v: Self::V) -> Self;
-    unsafe fn load(p: *const <Self::V as Vector>::Real, mask: u32) -> Self;
-    unsafe fn store(self, p: *mut <Self::V as Vector>::Real, mask: u32);
-    unsafe fn start(self) -> Self::Sum;
-    /// `sum - self * entry`.
-    unsafe fn subtract(self, sum: Self::Sum, entry: (Self::V, Self::V)) -> Self::Sum;
-    unsafe fn finish(sum: Self::Sum) -> Self;
-    unsafe fn times(self, factor: (Self::V, Self::V)) -> Self;
-}
-
-type RealOf<W> = <<W as Lane>::V as Vector>::Real;
-
-/// Real numbers.
-#[derive(Clone, Copy)]
-struct Single<V>(V);
-
-impl<V: Vector> Lane for Single<V> {
-    type V = V;
-    const REALS: usize = V::LANES;
-    const COMPLEX: bool = false;
-    type Sum = V;
-
-    #[inline(always)]
-    fn empty(v: V) -> Self {
-        Single(v)
-    }
-    #[inline(always)]
-    unsafe fn load(p: *const V::Real, mask: u32) -> Self {
-        // SAFETY: the caller's.
-        Single(unsafe { V::load(p, mask) })
-    }
-    #[inline(always)]
-    unsafe fn store(self, p: *mut V::Real, mask: u32) {
-        // SAFETY: the caller's.
-        unsafe { self.0.store(p, mask) }
-    }
-    #[inline(always)]
-    unsafe fn start(self) -> V {
-        self.0
-    }
-    #[inline(always)]
-    unsafe fn subtract(self, sum: V, entry: (V, V)) -> V {
-        // SAFETY: the caller's.
-        unsafe { self.0.fnma(entry.0, sum) }
-    }
-    #[inline(always)]
-    unsafe fn finish(sum: V) -> Self {
-        Single(sum)
-    }
-    #[inline(always)]
-    unsafe fn times(self, factor: (V, V)) -> Self {
-        // SAFETY: the caller's.
-        Single(unsafe { self.0.mul(factor.0) })
-    }
-}
-
-/// Complex numbers as they lie in memory.
-#[derive(Clone, Copy)]
-struct Interleaved<V>(V);
-
-impl<V: Vector> Lane for Interleaved<V> {
-    type V = V;
-    const REALS: usize = V::LANES;
-    const COMPLEX: bool = true;
-    /// Minus the products with real parts, plus those with imaginary parts.
-    type Sum = (V, V);
-
-    #[inline(always)]
-    fn empty(v: V) -> Self {
-        Interleaved(v)
-    }
-    #[inline(always)]
-    unsafe fn load(p: *const V::Real, mask: u32) -> Self {
-        // SAFETY: the caller's.
-        Interleaved(unsafe { V::load(p, mask) })
-    }
-    #[inline(always)]
-    unsafe fn store(self, p: *mut V::Real, mask: u32) {
-        // SAFETY: the caller's.
-        unsafe { self.0.store(p, mask) }
-    }
-    #[inline(always)]
-    unsafe fn start(self) -> (V, V) {
-        // SAFETY: the caller's.
-        (self.0, unsafe { V::splat(num_traits::Zero::zero()) })
-    }
-    #[inline(always)]
-    unsafe fn subtract(self, sum: (V, V), entry: (V, V)) -> (V, V) {
-        // SAFETY: the caller's.
-        unsafe { (self.0.fnma(entry.0, sum.0), self.0.fma(entry.1, sum.1)) }
-    }
-    #[inline(always)]
-    unsafe fn finish(sum: (V, V)) -> Self {
-        // SAFETY: the caller's.
-        Interleaved(unsafe { sum.0.add_sub(sum.1.swap()) })
-    }
-    #[inline(always)]
-    unsafe fn times(self, factor: (V, V)) -> Self {
-        // SAFETY: the caller's.
-        Interleaved(unsafe { self.0.mul_complex(factor.0, factor.1) })
-    }
-}
-
-/// Complex numbers as a vector of real and one of imaginary parts.
-#[derive(Clone, Copy)]
-struct Planar<V>(V, V);
-
-impl<V: Vector> Lane for Planar<V> {
-    type V = V;
-    const REALS: usize = 2 * V::LANES;
-    const COMPLEX: bool = true;
-    type Sum = Self;
-
-    #[inline(always)]
-    fn empty(v: V) -> Self {
-        Planar(v, v)
-    }
-    #[inline(always)]
-    unsafe fn load(p: *const V::Real, mask: u32) -> Self {
-        // SAFETY: the caller's.
-        unsafe { Planar(V::load(p, mask), V::load(p.wrapping_add(V::LANES), mask)) }
-    }
-    #[inline(always)]
-    unsafe fn store(self, p: *mut V::Real, mask: u32) {
-        // SAFETY: the caller's.
-        unsafe {
-            self.0.store(p, mask);
-            self.1.store(p.wrapping_add(V::LANES), mask);
-        }
-    }
-    #[inline(always)]
-    unsafe fn start(self) -> Self {
-        self
-    }
-    #[inline(always)]
-    unsafe fn subtract(self, sum: Self, (re, im): (V, V)) -> Self {
-        // SAFETY: the caller's.
-        unsafe { Planar(self.1.fma(im, self.0.fnma(re, sum.0)), self.0.fnma(im, self.1.fnma(re, sum.1))) }
-    }
-    #[inline(always)]
-    unsafe fn finish(sum: Self) -> Self {
-        sum
-    }
-    #[inline(always)]
-    unsafe fn times(self, (re, im): (V, V)) -> Self {
-        // SAFETY: the caller's.
-        unsafe { Planar(self.1.fnma(im, self.0.mul(re)), self.0.fma(im, self.1.mul(re))) }
-    }
-}
-
 /// The recurrence of one item: `M` and its inverted diagonal.
-struct Recurrence<R> {
-    n: usize,
+pub(crate) struct Recurrence<R> {
+    pub(crate) n: usize,
     /// Entry (0, 0), and the reals to the next row and column.
-    m: *const R,
-    row: isize,
-    col: isize,
+    pub(crate) m: *const R,
+    pub(crate) row: isize,
+    pub(crate) col: isize,
     /// Whether entries are conjugated.
     conj: bool,
-    unit: bool,
+    pub(crate) unit: bool,
     /// Reciprocals of the diagonal, two reals each.
-    inverse: *mut R,
+    pub(crate) inverse: *mut R,
     /// None where it is one.
-    alpha: Option<(R, R)>,
+    pub(crate) alpha: Option<(R, R)>,
     /// Whether columns of the right-hand sides are run from the last.
-    backward: bool,
+    pub(crate) backward: bool,
 }
 
 impl<R: Dispatch> Recurrence<R> {
-    /// Of item `item`; `inverse` has room for `2 n` reals, which are written.
+    /// Of item `item`, with the conjugated triangle if `conj`; `inverse` has room for `2 n` reals, which are written.
     #[inline(always)]
-    unsafe fn new(job: &Job<R>, item: usize, inverse: *mut R) -> Self {
+    pub(crate) unsafe fn new(job: &Job<R>, item: usize, inverse: *mut R, conj: bool) -> Self {
         let parts = 1 + usize::from(job.complex);
         let (n, Triangle { first, row, col, backward }) = (job.n, job.case.triangle(job.n, job.lda, parts));
         let m = job.a.at(item).cast_const().wrapping_add(first);
-        let (conj, unit) = (job.case.conjugates(), job.case.is_unit());
+        let unit = job.case.is_unit();
         let alpha = (job.alpha != (R::one(), R::zero())).then_some(job.alpha);
         let new = Recurrence { n, m, row, col, conj, unit, inverse, alpha, backward };
         if !unit {
@@ -444,7 +291,7 @@ where
     for item in 0..job.batch {
         // SAFETY: rows of the items, under the mask; the scratch holds the reciprocals.
         unsafe {
-            let r = Recurrence::new(job, item, job.scratch.cast());
+            let r = Recurrence::new(job, item, job.scratch.cast(), job.case.conjugates());
             let mut done = 0;
             while done < reals {
                 let (x, left) = (job.b.at(item).wrapping_add(done), reals - done);
@@ -477,7 +324,7 @@ where
     for item in 0..job.batch {
         // SAFETY: columns of the items, under masks; the scratch holds strip and reciprocals.
         unsafe {
-            let r = Recurrence::new(job, item, strip_at.add(strip_vectors).cast());
+            let r = Recurrence::new(job, item, strip_at.add(strip_vectors).cast(), job.case.conjugates());
             let mut done = 0;
             while done < job.q {
                 let vectors = (job.q - done).div_ceil(width);

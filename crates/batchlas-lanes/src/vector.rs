@@ -40,6 +40,8 @@ pub(crate) trait Vector: Copy {
     unsafe fn sqrt(self) -> Self;
     /// The larger modulus.
     unsafe fn larger(self, b: Self) -> Self;
+    /// The sum of its reals.
+    unsafe fn sum(self) -> Self::Real;
     /// Lanes that are positive and finite; NaN is neither.
     unsafe fn positive_finite(self) -> u32;
     /// Lanes outside `mask` become one.
@@ -111,6 +113,10 @@ impl<R: Real, const L: usize> Vector for Array<R, L> {
     #[inline(always)]
     unsafe fn larger(self, b: Self) -> Self {
         self.map(b, b, |a, b, _| a.abs().max(b.abs()))
+    }
+    #[inline(always)]
+    unsafe fn sum(self) -> R {
+        self.0.iter().fold(R::zero(), |sum, &x| sum + x)
     }
     #[inline(always)]
     unsafe fn positive_finite(self) -> u32 {

@@ -65,6 +65,10 @@ macro_rules! register {
                 Self($max($max(self.0, self.mul(minus).0), $max(b.0, b.mul(minus).0)))
             }
             #[inline(always)]
+            unsafe fn sum(self) -> $real {
+                self.summed()
+            }
+            #[inline(always)]
             unsafe fn positive_finite(self) -> u32 {
                 self.between(Self::splat(0.0), Self::splat(<$real>::INFINITY))
             }
@@ -135,6 +139,10 @@ register!([const VL: bool] Y64<VL>, f64, 4, wide VL, _mm256_set1_pd, _mm256_fmad
 
 impl Z32 {
     #[inline(always)]
+    unsafe fn summed(self) -> f32 {
+        _mm512_reduce_add_ps(self.0)
+    }
+    #[inline(always)]
     unsafe fn load_masked(p: *const f32, mask: u32) -> Self {
         Self(_mm512_maskz_loadu_ps(mask as u16, p))
     }
@@ -188,6 +196,10 @@ impl Z32 {
 }
 
 impl Z64 {
+    #[inline(always)]
+    unsafe fn summed(self) -> f64 {
+        _mm512_reduce_add_pd(self.0)
+    }
     #[inline(always)]
     unsafe fn load_masked(p: *const f64, mask: u32) -> Self {
         Self(_mm512_maskz_loadu_pd(mask as u8, p))
@@ -249,6 +261,12 @@ unsafe fn wide_mask64(mask: u32) -> __m256i {
 }
 
 impl<const VL: bool> Y32<VL> {
+    #[inline(always)]
+    unsafe fn summed(self) -> f32 {
+        let four = _mm_add_ps(_mm256_castps256_ps128(self.0), _mm256_extractf128_ps::<1>(self.0));
+        let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+        _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)))
+    }
     #[inline(always)]
     unsafe fn load_masked(p: *const f32, mask: u32) -> Self {
         if VL {
@@ -314,6 +332,11 @@ impl<const VL: bool> Y32<VL> {
 }
 
 impl<const VL: bool> Y64<VL> {
+    #[inline(always)]
+    unsafe fn summed(self) -> f64 {
+        let two = _mm_add_pd(_mm256_castpd256_pd128(self.0), _mm256_extractf128_pd::<1>(self.0));
+        _mm_cvtsd_f64(_mm_add_sd(two, _mm_unpackhi_pd(two, two)))
+    }
     #[inline(always)]
     unsafe fn load_masked(p: *const f64, mask: u32) -> Self {
         if VL {

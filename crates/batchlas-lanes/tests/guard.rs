@@ -220,7 +220,9 @@ fn check<T: Scalar>() {
     }
     assert!(fused.windows(2).all(|two| two[0] == two[1]), "instruction sets disagree");
     for isa in Isa::all() {
-        for (n, q) in [(1, 1), (3, 2), (4, 7), (8, 17), (9, 33), (17, 5), (16, 70)] {
+        for (n, q) in
+            [(1, 1), (3, 2), (4, 7), (8, 17), (9, 33), (17, 5), (16, 70), (34, 1), (66, 3), (130, 4)]
+        {
             for at_end in [true, false] {
                 for lanes in [false, true] {
                     triangular::<T>(isa, lanes, (n, q), at_end);
