@@ -1,6 +1,7 @@
 // mmq, family `stream`: up to 16 tokens, weights read once, as fast as memory delivers them.
 //
-// A block stays and takes every gridDim-th tile of 16 rows, in segments of 16 super-blocks: one a warp. Rows come by bulk copies into a ring of
+// A block stays and takes every gridDim-th tile of 16 rows, in segments of a super-block a warp: 16 warps for one cell of tokens, 8 of twice the registers
+// for two. Rows come by bulk copies into a ring of
 // `Stages` segments, 32 bytes apart so that eight rows meet all banks, while the tensor cores work on what is there: weights are the left operand, 8 tokens the
 // right one, whose fragments a warp keeps in registers as long as its super-block stays the same. Scales and minima stay integers until the end of a
 // super-block: d sum(sc S) - dmin sum(m A). The warps' sums are added in their order.
@@ -11,7 +12,7 @@
 namespace batchlas {
 
 template <int Cells, int Stages> struct Stream {
-  static constexpr int WARPS = 16, THREADS = 32 * WARPS, ROWS = 16;
+  static constexpr int WARPS = Cells == 1 ? 16 : 8, THREADS = 32 * WARPS, ROWS = 16;
   static constexpr int PITCH = WARPS * BLOCK_BYTES + 32, STAGE = ROWS * PITCH;
   /// Sums of a tile, and their distance between warps.
   static constexpr int SUMS = ROWS * CELL_TOKENS * Cells, SUMS_PITCH = SUMS + 4;
@@ -19,15 +20,25 @@ template <int Cells, int Stages> struct Stream {
   static constexpr int SHARED = BARRIERS + Stages * 8;
 };
 
-template <int Cells, int Stages> __global__ void __launch_bounds__(512, 1) mmq_stream(const MmqArgs args) {
+template <int Cells, int Stages> __global__ void __launch_bounds__(Stream<Cells, Stages>::THREADS, 1) mmq_stream(const MmqArgs args) {
   using S = Stream<Cells, Stages>;
   unsigned char *const shared = dynamic_shared<unsigned char>();
   const u32 base = arch::shared_address(shared);
   const int lane = arch::lane(), warp = arch::uniform_warp(), g = lane / 4, t = lane % 4;
   const int blocks = args.steps / 2, segments = (blocks + S::WARPS - 1) / S::WARPS;
-  const int mine = (args.tiles - static_cast<int>(blockIdx.x) + static_cast<int>(gridDim.x) - 1) / static_cast<int>(gridDim.x);
-  const int items = mine * segments;
-  auto tile = [&](int item) { return (static_cast<int>(blockIdx.x) + item / segments * static_cast<int>(gridDim.x)) * S::ROWS; };
+  // Item after item: a segment, and the first row of the tile it is of. Counted, because a division takes as long as a good part of a tile.
+  struct Item {
+    int row, segment, stage;
+  };
+  const int last_row = args.tiles * S::ROWS;
+  auto advance = [&](Item &item) {
+    item.stage = item.stage + 1 == Stages ? 0 : item.stage + 1;
+    item.segment++;
+    if (item.segment == segments) {
+      item.segment = 0;
+      item.row += static_cast<int>(gridDim.x) * S::ROWS;
+    }
+  };
 
   if (threadIdx.x == 0) {
     for (int s = 0; s < Stages; s++) {
@@ -36,38 +47,36 @@ template <int Cells, int Stages> __global__ void __launch_bounds__(512, 1) mmq_s
     arch::barriers_ready();
   }
   arch::sync_block();
-  // Each warp fetches one row: issued by one warp, sixteen copies take as long as a tile.
-  auto fetch = [&](int item) {
-    if (item < items && lane == 0) {
-      const int stage = item % Stages, segment = item % segments;
-      const u32 barrier = base + static_cast<u32>(S::BARRIERS + 8 * stage);
-      const u32 bytes = static_cast<u32>(min(S::WARPS, blocks - segment * S::WARPS) * BLOCK_BYTES);
-      const u64 from = weight_row(args, tile(item) + warp) + static_cast<u64>(segment * S::WARPS * BLOCK_BYTES);
-      arch::barrier_expect(barrier, bytes);
-      arch::copy_bulk(base + static_cast<u32>(stage * S::STAGE + warp * S::PITCH), from, bytes, barrier);
+  // Each warp fetches its share of the rows: issued by one warp, sixteen copies take as long as a tile.
+  Item ahead = {static_cast<int>(blockIdx.x) * S::ROWS, 0, 0};
+  auto fetch = [&]() {
+    if (ahead.row < last_row && lane == 0) {
+      const u32 barrier = base + static_cast<u32>(S::BARRIERS + 8 * ahead.stage);
+      const u32 bytes = static_cast<u32>(min(S::WARPS, blocks - ahead.segment * S::WARPS) * BLOCK_BYTES);
+#pragma unroll
+      for (int i = 0; i < S::ROWS / S::WARPS; i++) {
+        const int r = i * S::WARPS + warp;
+        const u64 from = weight_row(args, ahead.row + r) + static_cast<u64>(ahead.segment * S::WARPS * BLOCK_BYTES);
+        arch::barrier_expect(barrier, bytes);
+        arch::copy_bulk(base + static_cast<u32>(ahead.stage * S::STAGE + r * S::PITCH), from, bytes, barrier);
+      }
     }
+    advance(ahead);
   };
-  for (int item = 0; item < Stages; item++) {
-    fetch(item);
+  for (int s = 0; s < Stages; s++) {
+    fetch();
   }
 
   u32 x[Cells][8][2];
   float dx[Cells][8][2];
-  float sum[Cells][4];
+  bool held = false;
+  int parity = 0, buffer = 0;
 #pragma unroll 1
-  for (int item = 0; item < items; item++) {
-    const int segment = item % segments, block = segment * S::WARPS + warp;
+  for (Item item = {static_cast<int>(blockIdx.x) * S::ROWS, 0, 0}; item.row < last_row; advance(item)) {
+    const int block = item.segment * S::WARPS + warp;
     const bool live = block < blocks;
-    if (segment == 0) {
-#pragma unroll
-      for (int n = 0; n < Cells; n++) {
-#pragma unroll
-        for (int e = 0; e < 4; e++) {
-          sum[n][e] = 0;
-        }
-      }
-    }
-    if (live && (segments > 1 || item == 0)) {
+    if (live && !held) {
+      held = segments == 1;
 #pragma unroll
       for (int half = 0; half < 2; half++) {
 #pragma unroll
@@ -87,7 +96,6 @@ template <int Cells, int Stages> __global__ void __launch_bounds__(512, 1) mmq_s
         }
       }
     }
-    // Needed for so short a time that registers are better used otherwise.
     float lead[Cells][2], rest[Cells][2];
     if (live) {
 #pragma unroll
@@ -100,22 +108,26 @@ template <int Cells, int Stages> __global__ void __launch_bounds__(512, 1) mmq_s
         }
       }
     }
-    const int stage = item % Stages;
-    arch::barrier_wait(base + static_cast<u32>(S::BARRIERS + 8 * stage), static_cast<u32>(item / Stages % 2));
+    arch::barrier_wait(base + static_cast<u32>(S::BARRIERS + 8 * item.stage), static_cast<u32>(parity));
+    float sum[Cells][4];
+#pragma unroll
+    for (int n = 0; n < Cells; n++) {
+#pragma unroll
+      for (int e = 0; e < 4; e++) {
+        sum[n][e] = 0;
+      }
+    }
     if (live) {
-      const unsigned char *const upper = shared + stage * S::STAGE + g * S::PITCH + warp * BLOCK_BYTES, *const lower = upper + 8 * S::PITCH;
+      const unsigned char *const upper = shared + item.stage * S::STAGE + g * S::PITCH + warp * BLOCK_BYTES, *const lower = upper + 8 * S::PITCH;
       const Quad headers[2] = {*reinterpret_cast<const Quad *>(upper), *reinterpret_cast<const Quad *>(lower)};
       float scaled_sums[Cells][4], minima[Cells][4];
       const Sixes sixes[2][2] = {{Sixes(headers[0], 0), Sixes(headers[0], 1)}, {Sixes(headers[1], 0), Sixes(headers[1], 1)}};
-      const float left[4] = {sixes[0][0].minimum(t), sixes[1][0].minimum(t), sixes[0][1].minimum(t), sixes[1][1].minimum(t)};
 #pragma unroll
       for (int n = 0; n < Cells; n++) {
 #pragma unroll
         for (int e = 0; e < 4; e++) {
           scaled_sums[n][e] = minima[n][e] = 0;
         }
-        arch::mma_16x8x8(minima[n], left, lead[n]);
-        arch::mma_16x8x8(minima[n], left, rest[n]);
       }
 #pragma unroll
       for (int p = 0; p < 4; p++) {
@@ -139,39 +151,46 @@ template <int Cells, int Stages> __global__ void __launch_bounds__(512, 1) mmq_s
           }
         }
       }
+      const float left[4] = {sixes[0][0].minimum(t), sixes[1][0].minimum(t), sixes[0][1].minimum(t), sixes[1][1].minimum(t)};
+#pragma unroll
+      for (int n = 0; n < Cells; n++) {
+        arch::mma_16x8x8(minima[n], left, lead[n]);
+        arch::mma_16x8x8(minima[n], left, rest[n]);
+      }
 #pragma unroll
       for (int e = 0; e < 4; e++) {
         const float d = header_d(headers[e / 2]), minus = -header_dmin(headers[e / 2]);
 #pragma unroll
         for (int n = 0; n < Cells; n++) {
-          sum[n][e] = arch::fma(minus, minima[n][e], arch::fma(d, scaled_sums[n][e], sum[n][e]));
+          sum[n][e] = arch::fma(minus, minima[n][e], arch::mul(d, scaled_sums[n][e]));
         }
       }
     }
-    const bool done = segment + 1 == segments;
-    float *const sums = reinterpret_cast<float *>(shared + Stages * S::STAGE) + item / segments % 2 * (S::WARPS * S::SUMS_PITCH);
-    if (done) {
-      // By token, then row: the rows of a token are neighbours in y.
+    // By token, then row: the rows of a token are neighbours in y.
+    float *const sums = reinterpret_cast<float *>(shared + Stages * S::STAGE) + buffer * (S::WARPS * S::SUMS_PITCH);
 #pragma unroll
-      for (int n = 0; n < Cells; n++) {
+    for (int n = 0; n < Cells; n++) {
 #pragma unroll
-        for (int e = 0; e < 4; e++) {
-          sums[warp * S::SUMS_PITCH + (8 * n + 2 * t + e % 2) * S::ROWS + g + e / 2 * 8] = sum[n][e];
-        }
+      for (int e = 0; e < 4; e++) {
+        float &own = sums[warp * S::SUMS_PITCH + (8 * n + 2 * t + e % 2) * S::ROWS + g + e / 2 * 8];
+        own = item.segment == 0 ? sum[n][e] : arch::add(own, sum[n][e]);
       }
     }
     arch::sync_block();
-    fetch(item + Stages);
+    fetch();
     const int out = static_cast<int>(threadIdx.x) - (S::THREADS - S::SUMS);
+    const bool done = item.segment + 1 == segments;
     if (done && out >= 0) {
       float total = 0;
 #pragma unroll
       for (int w = 0; w < S::WARPS; w++) {
         total = arch::add(total, sums[w * S::SUMS_PITCH + out]);
       }
-      const int token = out / S::ROWS, row = tile(item) + out % S::ROWS;
+      const int token = out / S::ROWS, row = item.row + out % S::ROWS;
       arch::store(token < args.tokens && row < args.rows, args.y + static_cast<u64>(token) * args.ldy + static_cast<u64>(row) * 4, total);
     }
+    buffer = done ? 1 - buffer : buffer;
+    parity = item.stage + 1 == Stages ? 1 - parity : parity;
   }
 }
 

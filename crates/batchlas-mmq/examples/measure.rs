@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! measure check                 every family over odd shapes against exact integers and f64; repeats; depth 4 = depth 8
+//! measure small LIST            one call per line `M N K ROUTE`, for sanitizers
 //! measure time LIST [SECONDS]   one row per line `M N K ROUTE` of the file LIST, as JSON
 //! ```
 //!
@@ -36,9 +37,10 @@ fn main() -> Result<()> {
     let queue = CudaQueue::new(0)?;
     match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["check"] => check(&queue),
+        ["small", list] => small(&queue, &std::fs::read_to_string(list)?),
         ["time", list] => time(&queue, &std::fs::read_to_string(list)?, f64::INFINITY),
         ["time", list, seconds] => time(&queue, &std::fs::read_to_string(list)?, seconds.parse()?),
-        _ => Err("measure check | measure time LIST [SECONDS]".into()),
+        _ => Err("measure check | measure small LIST | measure time LIST [SECONDS]".into()),
     }
 }
 
@@ -137,6 +139,21 @@ fn check(queue: &CudaQueue) -> Result<()> {
     }
     println!("{ran} ran, {failed} failures");
     if failed == 0 { Ok(()) } else { Err(format!("{failed} failures").into()) }
+}
+
+fn small(queue: &CudaQueue, list: &str) -> Result<()> {
+    let mut random = Random(43);
+    for line in list.lines() {
+        let [m, n, k, route] = line.split_whitespace().collect::<Vec<_>>()[..] else {
+            return Err(line.into());
+        };
+        let shape = [n.parse()?, k.parse()?, m.parse()?];
+        let [n, k, m] = shape;
+        let (w, x) = (weights(&mut random, n, k), activations(&mut random, k, m));
+        let y = run(queue, route, &w, shape, (&x, k), n)?;
+        println!("{line}: {:.3}", judge(&y, n, shape, &expected(route, &w, shape, &x, k))?);
+    }
+    Ok(())
 }
 
 /// Tokens whose offsets exceed 16, and 31 bits: all zeros but the last and the one before the middle.

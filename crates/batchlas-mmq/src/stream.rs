@@ -21,19 +21,19 @@ pub(crate) const KNOBS: &[Knob] =
 /// Most tokens.
 pub const MAX_TOKENS: usize = 2 * CELL_TOKENS;
 
-/// Warps of a block (`WARPS` of the text), each with one super-block of a segment.
-const WARPS: u32 = 16;
 /// Rows of a tile (`ROWS` of the text).
 const ROWS: u32 = 16;
 
 fn kernel(cells: u32, stages: u32) -> Kernel {
-    let stage = ROWS * (WARPS * BLOCK_BYTES as u32 + 32);
-    let sums = 4 * WARPS * (ROWS * CELL_TOKENS as u32 * cells + 4);
+    // `WARPS` of the text: each has one super-block of a segment.
+    let warps = if cells == 1 { 16 } else { 8 };
+    let stage = ROWS * (warps * BLOCK_BYTES as u32 + 32);
+    let sums = 4 * warps * (ROWS * CELL_TOKENS as u32 * cells + 4);
     Kernel {
         source: &SOURCE,
         entry: format!("batchlas::mmq_stream<{cells}, {stages}>"),
         promise: Promise {
-            threads: 32 * WARPS,
+            threads: 32 * warps,
             min_blocks: 1,
             max_dynamic_shared: stages * stage + 2 * sums + 8 * stages,
         },

@@ -66,7 +66,7 @@ BATCHLAS_DEVICE void fence_device() { asm volatile("fence.acq_rel.gpu;" ::: "mem
 
 /// Four 8 x 16-byte matrices: lane 8 i + r gives the address of row r of matrix i, and register i receives bytes 4 t .. 4 t + 3 of row g of matrix i.
 BATCHLAS_DEVICE void load_matrices(u32 (&r)[4], u32 shared) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(shared) : "memory");
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(shared));
 }
 /// D = A B + `start` in every element; A 16 x 32 of signed bytes, B 32 x 8 of unsigned ones. A lane holds bytes A(g, 4t ..), A(g + 8, 4t ..),
 /// A(g, 16 + 4t ..), A(g + 8, 16 + 4t ..) and B(4t .., g), B(16 + 4t .., g).
