@@ -147,46 +147,49 @@ fn logdet(_: Arch, _: Scope) -> Vec<Family> {
     family("batchlas-potrf", "logdet", batchlas_potrf::logdet::kernels().step_by(4))
 }
 
-/// The largest order on the architecture that is measured, a small one elsewhere: a kernel takes seconds to compile.
+/// The largest order on the architecture that is measured, a small one elsewhere: a kernel takes seconds to compile. The
+/// catalogue cycles through eight cases within a type, so that an odd step meets every type and every case.
 fn trsm_cta(arch: Arch, scope: Scope) -> Vec<Family> {
-    let orders: Vec<usize> = match scope {
-        Scope::All => (1..=cta::MAX_N).collect(),
-        Scope::Subset if arch.to_string() == "sm_90" => vec![cta::MAX_N],
-        Scope::Subset => vec![5],
+    let (orders, step): (Vec<usize>, usize) = match scope {
+        Scope::All => ((1..=cta::MAX_N).collect(), 1),
+        Scope::Subset if arch.to_string() == "sm_90" => (vec![cta::MAX_N], 3),
+        Scope::Subset => (vec![5], 9),
     };
     let kernels = spelled("cta").flat_map(|family| cta::kernels(orders.clone(), &family).collect::<Vec<_>>());
-    family("batchlas-trsm", "cta", kernels)
+    family("batchlas-trsm", "cta", kernels.step_by(step))
 }
 
-/// Orders to 40 everywhere, the largest on the architecture that is measured. Where a block can have less shared memory, a
-/// device refuses what does not fit, and so it is left out here.
+/// Orders by blocks, with few right-hand sides and many; in CI a small one with few and, on the architecture that is measured,
+/// the largest with many. Where a block can have less shared memory, a device refuses what does not fit, and so it is left
+/// out here.
 fn trsm_fused(arch: Arch, scope: Scope) -> Vec<Family> {
-    let orders: Vec<usize> = match scope {
-        Scope::All => (40..=fused::MAX_N).step_by(8).collect(),
-        Scope::Subset if arch.to_string() == "sm_90" => vec![40, fused::MAX_N],
-        Scope::Subset => vec![40],
+    let blocks = || (40..=fused::MAX_N).step_by(8).collect::<Vec<_>>();
+    let (few, many, step) = match scope {
+        Scope::All => (blocks(), blocks(), 1),
+        Scope::Subset if arch.to_string() == "sm_90" => (vec![40], vec![fused::MAX_N], 1),
+        Scope::Subset => (vec![40], vec![], 3),
     };
     let fits = |kernel: &Kernel| {
         let available = arch.multiprocessor().map_or(u32::MAX, |sm| sm.shared - sm.shared_reserved);
         kernel.promise.max_dynamic_shared <= available
     };
     let kernels = spelled("fused").flat_map(|family| {
-        let of = |q| fused::kernels(orders.clone(), q, &family);
-        of(1024).chain(of(1)).collect::<Vec<_>>()
+        let of = |orders: &Vec<usize>, q| fused::kernels(orders.clone(), q, &family);
+        of(&many, 1024).chain(of(&few, 1)).collect::<Vec<_>>()
     });
-    family("batchlas-trsm", "fused", kernels.filter(fits))
+    family("batchlas-trsm", "fused", kernels.filter(fits).step_by(step))
 }
 
-/// Every order up to a warp's and some beyond; without `--all` one of each kind.
+/// Every order up to a warp's and some beyond; in CI every third kernel of one that a block does not hold.
 fn trsm_few(arch: Arch, scope: Scope) -> Vec<Family> {
-    let (orders, right_hand_sides): (Vec<usize>, &[u32]) = match scope {
-        Scope::All => ((1..=32).chain([33, 48, 64, 100, few::MAX_N]).collect(), few::COMPILED_Q),
-        Scope::Subset if arch.to_string() == "sm_90" => (vec![9], &[1]),
-        Scope::Subset => (Vec::new(), &[]),
+    let (orders, right_hand_sides, step): (Vec<usize>, &[u32], usize) = match scope {
+        Scope::All => ((1..=32).chain([33, 48, 64, 100, few::MAX_N]).collect(), few::COMPILED_Q, 1),
+        Scope::Subset if arch.to_string() == "sm_90" => (vec![40], &[1], 3),
+        Scope::Subset => (Vec::new(), &[], 1),
     };
     let kernels = spelled("few")
         .flat_map(|family| few::kernels(orders.clone(), right_hand_sides, &family).collect::<Vec<_>>());
-    family("batchlas-trsm", "few", kernels)
+    family("batchlas-trsm", "few", kernels.step_by(step))
 }
 
 /// All of them are kernels of `cta`, whose edges are probed.

@@ -23,6 +23,8 @@ pub struct Filter {
     pub families: Vec<String>,
     /// Element types.
     pub dtypes: Vec<Dtype>,
+    /// Orders (columns of C in a product), so that a long run can be dealt to several processes.
+    pub orders: Vec<usize>,
     /// Largest number of items times order squared of an instance, to keep slow devices in bounds.
     pub max_elements: Option<usize>,
 }
@@ -205,7 +207,10 @@ pub fn run(ctx: &Context, corpus: &Corpus, filter: &Filter) -> Result<Report> {
 }
 
 fn run_line<T: Element>(ctx: &Context, corpus: &Corpus, filter: &Filter, line: &mut Line) {
-    let fits = |elements: usize| filter.max_elements.is_none_or(|max| elements <= max);
+    let fits = |n: usize, elements: usize| {
+        (filter.orders.is_empty() || filter.orders.contains(&n))
+            && filter.max_elements.is_none_or(|max| elements <= max)
+    };
     match line.op {
         "potrf" | "posv" | "potrs" => factor::run::<T>(ctx, &corpus.factor, &fits, line),
         "trsm" => solve::run::<T>(ctx, &corpus.solve, &fits, line),

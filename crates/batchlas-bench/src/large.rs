@@ -2,6 +2,7 @@
 //! time per call, graphs. Each is a row of the behaviour contract.
 #![allow(unsafe_code)]
 
+mod accuracy;
 mod mixed;
 mod solve;
 
@@ -32,6 +33,7 @@ pub fn all() -> &'static [Case] {
         ("T23 host time of a call", host_time),
         ("M9 potrf in a CUDA graph", graph),
         ("retries with a shifted diagonal", crate::jitter::check),
+        ("accuracy of factors against the vendor's", accuracy::of_factors),
         ("mixed precision from well to ill conditioned", mixed::conditions),
         ("T1, T2 triangular solves of scaled identities", solve::scaled_identities),
         ("T3 triangular solves by work-groups of several warps", solve::several_warps),

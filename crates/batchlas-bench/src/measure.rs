@@ -390,8 +390,9 @@ struct Bench<'c, T: Element> {
 
 impl<'c, T: Element> Bench<'c, T> {
     fn new(ctx: &'c Context, cell: &'c Cell, distinct: usize) -> Result<Self> {
-        let distinct = cell.batch.min(distinct).min((DISTINCT_ELEMENTS / (cell.n * cell.n)).max(1));
         let (rows, cols) = Self::rhs_shape(cell);
+        let largest = (cell.n * cell.n).max(rows * cols);
+        let distinct = cell.batch.min(distinct).min((DISTINCT_ELEMENTS / largest).max(1));
         let items: Vec<Square<T>> =
             (0..distinct).map(|b| definite(cell.n, &mut Random::new(11, b))).collect();
         let rhs: Vec<Vec<T>> = (0..distinct)
@@ -471,21 +472,29 @@ impl<T: Element> Subject for Bench<'_, T> {
         let (queue, n, batch, uplo) = (self.ctx.queue(), self.cell.n, self.cell.batch, self.cell.uplo);
         let (rows, cols) = Self::rhs_shape(self.cell);
         let scale = n as f64 * T::DTYPE.epsilon();
-        let mut worst = 0.0f64;
-        for item in spread(CHECKED, batch) {
-            let (matrix, rhs) = (&self.items[item % self.items.len()], &self.rhs[item % self.rhs.len()]);
+        let results = spread(CHECKED, batch).map(|item| {
             let mut solved = Store::new(Layout::Packed, rows, cols, 1, T::default());
             self.b.read(queue, item * rows * cols, &mut solved.data)?;
-            let mut given = solved.clone();
-            given.data.copy_from_slice(rhs);
-            let residual = match self.cell.op {
+            let mut factor = Store::new(Layout::Packed, n, n, 1, T::default());
+            if self.cell.op == Op::Potrf {
+                self.a.read(queue, item * n * n, &mut factor.data)?;
+            }
+            Ok((item, solved, factor))
+        });
+        let results = results.collect::<Result<Vec<_>>>()?;
+        let (op, items, given) = (self.cell.op, &self.items, &self.rhs);
+        let residual = |(item, solved, factor): &(usize, Store<T>, Store<T>)| {
+            let (matrix, rhs) = (&items[item % items.len()], &given[item % given.len()]);
+            match op {
                 Op::Potrf => {
-                    let mut factor = Store::new(Layout::Packed, n, n, 1, T::default());
-                    self.a.read(queue, item * n * n, &mut factor.data)?;
                     let residual = if n > MULTIPLIED { estimated_factor_residual } else { factor_residual };
-                    scale * residual(matrix, uplo, &factor, 0)
+                    scale * residual(matrix, uplo, factor, 0)
                 }
-                Op::Posv(_) => scale * solve_residual(matrix, &given, &solved, 0),
+                Op::Posv(_) => {
+                    let mut given = solved.clone();
+                    given.data.copy_from_slice(rhs);
+                    scale * solve_residual(matrix, &given, solved, 0)
+                }
                 Op::Trsm(side, trans, diag) => {
                     let ((rows, cols), kept) = checked_rhs(side, (rows, cols));
                     let x: Vec<Complex<f64>> = kept.iter().map(|&i| solved.data[i].widen()).collect();
@@ -497,9 +506,19 @@ impl<T: Element> Subject for Bench<'_, T> {
                     error / (size * norm(&mut x.iter().map(Complex::norm_sqr)))
                 }
                 Op::Product(..) => unreachable!("products are timed elsewhere"),
-            };
-            worst = if residual.is_nan() { f64::NAN } else { worst.max(residual) };
-        }
+            }
+        };
+        // The compensated sums of a large order take longer than all its timed calls.
+        let residuals = std::thread::scope(|scope| {
+            let threads: Vec<_> = results.iter().map(|result| scope.spawn(|| residual(result))).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap_or(f64::NAN)).collect::<Vec<_>>()
+        });
+        // `max` alone would forget a NaN.
+        let worst = residuals.into_iter().fold(0.0, |worst: f64, residual| match worst.is_nan() {
+            true => worst,
+            false if residual.is_nan() => residual,
+            false => worst.max(residual),
+        });
         let bad = match self.cell.op {
             Op::Trsm(..) => 0,
             _ => self.info.to_vec(queue)?.iter().filter(|&&status| status != 0).count(),

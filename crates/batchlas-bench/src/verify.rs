@@ -188,21 +188,26 @@ pub fn triangle_product<T: Element>(
     x: &[Complex<f64>],
     (rows, cols): (usize, usize),
 ) -> Vec<Complex<f64>> {
-    let element = |i: usize, k: usize| {
-        let (r, c) = if trans.transposes() { (k, i) } else { (i, k) };
-        match (r == c, diag) {
-            (true, Diag::Unit) => Complex::new(1.0, 0.0),
-            _ if in_triangle(uplo, r, c) => apply(trans, a.at(r, c)),
-            _ => Complex::default(),
-        }
+    // Row i of a lower op(A) ends at the diagonal and its column j starts there; of an upper one the other way round.
+    let lower = (uplo == Uplo::Lower) != trans.transposes();
+    let element = |i: usize, k: usize| match (i == k, diag) {
+        (true, Diag::Unit) => Complex::new(1.0, 0.0),
+        _ if trans.transposes() => apply(trans, a.at(k, i)),
+        _ => a.at(i, k).widen(),
     };
     let mut out = Vec::with_capacity(rows * cols);
     for j in 0..cols {
         for i in 0..rows {
             let mut sum = Sum::default();
             match side {
-                Side::Left => (0..rows).for_each(|k| sum.add(element(i, k), x[j * rows + k])),
-                Side::Right => (0..cols).for_each(|k| sum.add(x[k * rows + i], element(k, j))),
+                Side::Left => {
+                    let row = if lower { 0..i + 1 } else { i..rows };
+                    row.for_each(|k| sum.add(element(i, k), x[j * rows + k]));
+                }
+                Side::Right => {
+                    let column = if lower { j..cols } else { 0..j + 1 };
+                    column.for_each(|k| sum.add(x[k * rows + i], element(k, j)));
+                }
             }
             out.push(sum.value());
         }

@@ -14,7 +14,7 @@ fn check(op: &str, family: &str) {
     let corpus = Corpus::committed().expect("a well-formed corpus");
     let families = Isa::all().map(|isa| format!("{family}:isa={isa}")).collect();
     let filter =
-        Filter { ops: vec![op.into()], families, dtypes: Vec::new(), max_elements: Some(MAX_ELEMENTS) };
+        Filter { ops: vec![op.into()], families, max_elements: Some(MAX_ELEMENTS), ..Filter::default() };
     let report = run(&ctx, &corpus, &filter).expect("a run");
     assert!(report.ok(), "{report}");
     assert!(report.lines.iter().all(|line| line.ran > 60), "{report}");

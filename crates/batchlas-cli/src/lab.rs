@@ -35,9 +35,15 @@ pub(crate) struct GpuTest {
     /// Only these element types
     #[arg(long, value_delimiter = ',')]
     dtype: Vec<Dtype>,
+    /// Only corpus instances of these orders
+    #[arg(long, value_delimiter = ',')]
+    order: Vec<usize>,
     /// Leave out corpus instances of more than this many elements
     #[arg(long)]
     max_elements: Option<usize>,
+    /// Cases to run instead of the committed ones, in the format of corpus.toml
+    #[arg(long)]
+    corpus: Option<PathBuf>,
     /// Leave out the checks of the device runtime
     #[arg(long)]
     no_runtime: bool,
@@ -72,11 +78,16 @@ pub(crate) fn gpu_test(args: &GpuTest) -> Result<usize> {
             report(name, check(&ctx))?;
         }
     }
-    let corpus = Corpus::committed().map_err(|e| CliError::Lab(e.to_string()))?;
+    let corpus = match &args.corpus {
+        Some(path) => Corpus::parse(&fs::read_to_string(path).map_err(CliError::reading(path))?),
+        None => Corpus::committed(),
+    };
+    let corpus = corpus.map_err(|e| CliError::Lab(e.to_string()))?;
     let filter = Filter {
         ops: args.op.clone(),
         families: args.family.clone(),
         dtypes: args.dtype.clone(),
+        orders: args.order.clone(),
         max_elements: args.max_elements,
     };
     let conformance = conform::run(&ctx, &corpus, &filter)?;
@@ -197,6 +208,15 @@ pub(crate) struct Aot {
     /// Compilers to run at once; 0 means one per core
     #[arg(long, default_value_t = 0)]
     threads: usize,
+    /// Only every Nth kernel, from the Ith (counted from 0), so that N processes share the work without repeating any
+    #[arg(long, value_name = "I/N", value_parser = part, default_value = "0/1")]
+    part: (usize, usize),
+}
+
+/// `I/N` with I < N.
+fn part(text: &str) -> std::result::Result<(usize, usize), String> {
+    let numbers = text.split_once('/').and_then(|(i, n)| Some((i.parse().ok()?, n.parse().ok()?)));
+    numbers.filter(|(i, n)| i < n).ok_or_else(|| format!("{text} is not I/N with I below N, such as 0/16"))
 }
 
 /// Compiles a bundle; the number of kernels that were refused.
@@ -222,11 +242,14 @@ pub(crate) fn aot(args: &Aot) -> Result<usize> {
     }
     wanted.sort_by(|a, b| (a.source.name, &a.entry).cmp(&(b.source.name, &b.entry)));
     wanted.dedup();
+    let ((first, step), all) = (args.part, wanted.len());
+    let wanted: Vec<Kernel> = wanted.into_iter().skip(first).step_by(step).collect();
     let threads = match args.threads {
         0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
         given => given,
     };
-    let bar = indicatif::ProgressBar::new(wanted.len() as u64);
+    let count = wanted.len();
+    let bar = indicatif::ProgressBar::new(count as u64);
     let compiled =
         bundle::compile(wanted, arch, threads, |done, _| bar.set_position(done as u64)).map_err(lab)?;
     bar.finish_and_clear();
@@ -235,7 +258,7 @@ pub(crate) fn aot(args: &Aot) -> Result<usize> {
     }
     bundle::write(&args.output, &compiled.bytes).map_err(lab)?;
     print(&format!(
-        "{}: {} bytes, {} refused",
+        "{}: {count} of {all} kernels, {} bytes, {} refused",
         args.output.display(),
         compiled.bytes.len(),
         compiled.refused.len()

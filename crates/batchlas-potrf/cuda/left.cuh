@@ -1,8 +1,8 @@
 // potrf, family `left`: Cholesky factorisation of a batch of matrices of any order by tiles of 64 x 64, left-looking, one launch per column of tiles.
 //
 // S is what is factored, by its lower triangle: A itself, or the transpose of its upper triangle (the conjugate of the same matrix). For a tile the block sums
-// the products of the finished columns left of it in registers, subtracts them from the tile, and on the same registers solves with the diagonal tile of its
-// column, or factors: a tile is read once and written once. The launch of a column does its tiles below the diagonal; the block of the first of them goes
+// the products of the finished columns left of it in registers, subtracts the tile (last, or every product would be rounded to the tile's last place), and on
+// the same registers solves with the diagonal tile of its column, or factors: a tile is read once and written once. The launch of a column does its tiles below the diagonal; the block of the first of them goes
 // on to the next diagonal tile, which then is ready for the next launch. Those blocks come first, so that the others run beside their longer way.
 //
 // A warp holds 16 Down whole rows of a tile, as fragments of tensor cores: f64 in its own precision, f32 in three products of parts (batchlas/fragment.cuh), a
@@ -157,6 +157,34 @@ template <class T, int Down> struct Strip {
     }
   }
 
+  BATCHLAS_DEVICE void zero() {
+#pragma unroll
+    for (int m = 0; m < Down; m++) {
+#pragma unroll
+      for (int n = 0; n < BLOCKS; n++) {
+        zero_block(m, n);
+      }
+    }
+  }
+
+  /// Subtracts `Count` blocks of staged columns from those that start at `first`; `rows` points to the warp's first row.
+  template <int Pitch, int Count> BATCHLAS_DEVICE void subtract(const T *rows, int first) {
+#pragma unroll
+    for (int n = 0; n < Count; n++) {
+#pragma unroll
+      for (int q = 0; q < 2; q++) {
+#pragma unroll
+        for (int i = 0; i < OWN_ROWS; i += RUN) {
+          const Vector<T, RUN> v = *reinterpret_cast<const Vector<T, RUN> *>(rows + (n * WIDE + 2 * t() + q) * Pitch + row(i));
+#pragma unroll
+          for (int r = 0; r < RUN; r++) {
+            set(i + r, first + n, q, sub(get(i + r, first + n, q), v.at[r]));
+          }
+        }
+      }
+    }
+  }
+
   /// The left operand from shared memory, where element (row, k) is at k Pitch + row; `rows` points to the warp's first row and the product's first k.
   template <int Pitch> static BATCHLAS_DEVICE void load(typename Of::Left (&left)[Down], const T *rows) {
     T x[Of::OWN][OWN_ROWS];
@@ -243,6 +271,8 @@ template <class T, int Down, int Depth, int Stages, Uplo U, bool Aligned> struct
   static constexpr Contiguous C = U == Uplo::Lower ? Contiguous::Outer : Contiguous::Inner;
   using Staged = StagedTile<T, TILE, Depth, THREADS, C, Aligned, sizeof(T) == 4 ? 8 : sizeof(T) == 8 ? 4 : 2>;
   static constexpr int PITCH = Staged::PITCH;
+  /// Columns of the tile itself in a stage, and the stages that it takes.
+  static constexpr int OWN = 2 * Depth, OWN_STAGES = TILE / OWN;
   /// Elements from a column of the diagonal tile to the next: the fragments of a solve are on distinct banks.
   static constexpr int SOLVE_PITCH = TILE + PER_16_BYTES<T>;
   /// Shared memory: the ring of stages, and afterwards the diagonal tile, or a panel before and after its solve.
@@ -259,17 +289,26 @@ template <class T, int Down, int Depth, int Stages, Uplo U, bool Aligned> struct
     return U == Uplo::Lower ? item + row * u64(sizeof(T)) + col * ld_bytes : item + col * u64(sizeof(T)) + row * ld_bytes;
   }
 
-  /// acc = the products of the columns left of the tile at (row, col), less the tile. `Diagonal`: row and col are the same.
+  /// acc = the products of the columns left of the tile at (row, col), less the tile; above the diagonal, and where the matrix ends, less zeros.
+  /// `Diagonal`: row and col are the same.
   template <bool Diagonal> BATCHLAS_DEVICE void sum(Rows &acc, int row, int col) const {
     Staged a(item, ld_bytes, row, n), b(item, ld_bytes, col, n);
     const u32 ring = arch::shared_address(shared);
     const int stages = col / Depth;
+    // The tile is what follows in its rows: it goes through the ring after the products, in both operands' places.
     auto fill = [&](int stage, int slot) {
+      const u32 to = ring + slot * (2 * Staged::BYTES);
       if (stage < stages) {
-        const u32 to = ring + slot * (2 * Staged::BYTES);
         a.copy_next(to, Depth);
         if (!Diagonal) {
           b.copy_next(to + Staged::BYTES, Depth);
+        }
+      } else if (stage < stages + OWN_STAGES) {
+        if (Diagonal) {
+          copy_own(to, row, (stage - stages) * OWN);
+        } else {
+          a.copy_next(to, Depth);
+          a.copy_next(to + Staged::BYTES, Depth);
         }
       }
       arch::commit_async();
@@ -278,56 +317,31 @@ template <class T, int Down, int Depth, int Stages, Uplo U, bool Aligned> struct
     for (int slot = 0; slot < Stages - 1; slot++) {
       fill(slot, slot);
     }
-    load<Diagonal>(acc, row, col);
+    acc.zero();
     // Blocks of columns that reach the triangle.
     const int blocks = (warp_row + Rows::ROWS) / WIDE;
     int full = 0, empty = Stages - 1;
-#pragma unroll 1
-    for (int stage = 0; stage < stages; stage++) {
+    // The elements of the stage that comes next, whole.
+    auto next = [&](int stage) {
       // The wait makes this thread's part of the stage whole, the barrier everybody's; and it says that nobody reads the stage that is filled next.
       arch::wait_async<Stages - 2>();
       arch::sync_block();
       fill(stage + Stages - 1, empty);
-      const T *const left = shared + full * (2 * Depth * PITCH), *const right = left + (Diagonal ? 0 : Depth * PITCH);
-      acc.template add<Depth, PITCH, Diagonal>(left + warp_row, right, blocks);
+      const T *const at = shared + full * (2 * Depth * PITCH);
       full = full + 1 == Stages ? 0 : full + 1;
       empty = empty + 1 == Stages ? 0 : empty + 1;
+      return at;
+    };
+#pragma unroll 1
+    for (int stage = 0; stage < stages; stage++) {
+      const T *const left = next(stage), *const right = left + (Diagonal ? 0 : Depth * PITCH);
+      acc.template add<Depth, PITCH, Diagonal>(left + warp_row, right, blocks);
+    }
+#pragma unroll
+    for (int stage = 0; stage < OWN_STAGES; stage++) {
+      acc.template subtract<PITCH, OWN / WIDE>(next(stages + stage) + warp_row, stage * (OWN / WIDE));
     }
     arch::sync_block(); // Nobody reads the ring.
-  }
-
-  /// acc = -S for the tile at (row, col); zero where the matrix ends, and above the diagonal if `Diagonal`.
-  template <bool Diagonal> BATCHLAS_DEVICE void load(Rows &acc, int row, int col) const {
-    const int left = n - row - warp_row;
-    u64 line = first_line(at(row + warp_row, col));
-#pragma unroll
-    for (int outer = 0; outer < LINES * (U == Uplo::Lower ? Rows::BLOCKS : 1); outer++) {
-#pragma unroll
-      for (int run = 0; run < RUNS * (U == Uplo::Lower ? 1 : Rows::BLOCKS); run++) {
-        T x[RUN];
-#pragma unroll
-        for (int r = 0; r < RUN; r++) {
-          x[r] = from_real<T>(0);
-        }
-        const u64 from = line + run * (8 * RUN_STEP * sizeof(T));
-        if constexpr (Aligned && !Diagonal) {
-          load_run(Rows::row(place(outer, run, 0).i) < left, from, x);
-        } else {
-#pragma unroll
-          for (int r = 0; r < RUN; r++) {
-            const Place at = place(outer, run, r);
-            const bool inside = Rows::row(at.i) < left && (!Diagonal || Rows::row(at.i) + warp_row >= column(at.b, at.q));
-            x[r] = batchlas::load(inside, from + r * sizeof(T), x[r]);
-          }
-        }
-#pragma unroll
-        for (int r = 0; r < RUN; r++) {
-          const Place at = place(outer, run, r);
-          acc.set(at.i, at.b, at.q, scale(x[r], R(-1)));
-        }
-      }
-      line = next_line(line, outer);
-    }
   }
 
   /// Writes block 0 of the warp's rows; `corner` is the address of its first element, `left` the rows from there to the end of the matrix.
@@ -451,6 +465,20 @@ private:
     const int step = U == Uplo::Lower ? (index % 2 == 0 ? 1 : WIDE - 1) : (index + 1) % Rows::RUN != 0 ? 1 : 7 * Rows::RUN + 1;
     return arch::advance(line, step * ld_bytes);
   }
+  /// Starts the copies of OWN columns of the diagonal tile at (first, first), from its column `begin` on, to the shared address `to`: zeros above the diagonal
+  /// and where the matrix ends.
+  BATCHLAS_DEVICE void copy_own(u32 to, int first, int begin) const {
+    const int size = n - first;
+    const u64 corner = at(first, first + begin);
+    constexpr int EIGHT = 8; // Contiguous ones by eight lanes, onto distinct banks.
+#pragma unroll 1
+    for (int e = static_cast<int>(threadIdx.x); e < TILE * OWN; e += THREADS) {
+      const int row = U == Uplo::Lower ? e % TILE : e / EIGHT % TILE, k = U == Uplo::Lower ? e / TILE : e / (EIGHT * TILE) * EIGHT + e % EIGHT;
+      const u64 from = corner + (U == Uplo::Lower ? row * sizeof(T) + k * ld_bytes : k * sizeof(T) + row * ld_bytes);
+      arch::copy_async_or_zero<sizeof(T)>(begin + k <= row && row < size, to + (k * PITCH + row) * int(sizeof(T)), from);
+    }
+  }
+
   /// Starts the copies of the lower triangle of the diagonal tile at (col, col).
   BATCHLAS_DEVICE void copy_diagonal(int col) const {
     constexpr int V = Aligned && U == Uplo::Lower ? PER_16_BYTES<T> : 1;

@@ -81,7 +81,7 @@ impl Knobs {
         let (rows, depth, stages, blocks) = match dtype {
             Dtype::F32 => (32, 16, 3, 6),
             Dtype::F64 => (16, 16, 3, 4),
-            Dtype::C32 => (16, 8, 3, 2),
+            Dtype::C32 => (16, 8, 3, 3),
             Dtype::C64 => (16, 8, 3, 2),
         };
         let knob = |name, default| family.int(name).unwrap_or(default);

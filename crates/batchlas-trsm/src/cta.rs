@@ -8,6 +8,7 @@
 use batchlas_core::seam::SolveShape;
 use batchlas_core::{
     Device, Dtype, Kernel, KernelSource, MatBatch, MatBatchMut, Promise, Queue, Ran, Result, Scalar, Side,
+    Uplo,
 };
 use batchlas_resident::registers::blocks_per_sm;
 use batchlas_select::{Candidate, Class, Knob, Refusal, Spelling, Values};
@@ -58,14 +59,33 @@ impl Knobs {
             let rung = ladder(compute_units as usize, shape.batch, columns);
             rung.max(least_lanes(dtype, shape.n))
         });
-        Knobs::of_group(dtype, shape.n, cols, lanes, family)
+        Knobs::of_group(dtype, shape.n, Case::of(shape), cols, lanes, family)
     }
 
     /// The knobs of a spelling for groups that are given.
-    pub(crate) fn of_group(dtype: Dtype, n: usize, cols: u32, lanes: u32, family: &Spelling) -> Knobs {
+    pub(crate) fn of_group(
+        dtype: Dtype,
+        n: usize,
+        case: Case,
+        cols: u32,
+        lanes: u32,
+        family: &Spelling,
+    ) -> Knobs {
         let warps = family.int("warps").unwrap_or_else(|| default_warps(dtype, n, lanes));
-        let blocks = family.int("blocks").unwrap_or_else(|| default_blocks(dtype, n, cols, warps));
-        Knobs { cols, lanes, warps, blocks }
+        let mut knobs = Knobs { cols, lanes, warps, blocks: 1 };
+        knobs.blocks = family.int("blocks").unwrap_or_else(|| knobs.default_blocks(dtype, n, case));
+        knobs
+    }
+
+    /// As many work-groups as fit with the registers of the right-hand sides and what the compiler was seen to need beside
+    /// them without a frame.
+    fn default_blocks(&self, dtype: Dtype, n: usize, case: Case) -> u32 {
+        let solution = n * self.cols as usize * dtype.bytes() / 4;
+        let backward = case.side == Side::Right && case.uplo == Uplo::Upper && case.transposed;
+        // f64, 32 unknowns: a group that is the whole work-group.
+        let more = if backward && dtype == Dtype::F64 && n == MAX_N && self.groups() == 1 { 8 } else { 0 };
+        let registers = solution + (40 + solution).min(64) + more;
+        blocks_per_sm(self.threads() as usize, registers).clamp(1, 32) as u32
     }
 
     fn threads(&self) -> u32 {
@@ -88,14 +108,6 @@ impl Knobs {
 /// serves twice the arithmetic.
 fn default_cols(dtype: Dtype, n: usize, q: usize) -> u32 {
     if q >= 64 && 2 * n * dtype.bytes() <= 256 { 2 } else { 1 }
-}
-
-/// As many work-groups as fit with the registers of the right-hand sides and what the compiler was seen to need beside
-/// them without a frame.
-fn default_blocks(dtype: Dtype, n: usize, cols: u32, warps: u32) -> u32 {
-    let solution = n * cols as usize * dtype.bytes() / 4;
-    let registers = solution + (40 + solution).min(64);
-    blocks_per_sm((WARP * warps) as usize, registers).clamp(1, 32) as u32
 }
 
 /// Threads of a group for `columns` threads' worth of right-hand sides per item: the smallest rung that holds all, if one
@@ -145,9 +157,9 @@ pub fn kernels<'f>(
     orders: impl IntoIterator<Item = usize> + 'f,
     family: &'f Spelling,
 ) -> impl Iterator<Item = Kernel> + 'f {
-    let knobs = move |dtype, n| {
+    let knobs = move |dtype, n, case| {
         let cols = family.int("cols").unwrap_or_else(|| default_cols(dtype, n, WARP as usize));
-        Knobs::of_group(dtype, n, cols, family.int("lanes").unwrap_or(WARP / cols), family)
+        Knobs::of_group(dtype, n, case, cols, family.int("lanes").unwrap_or(WARP / cols), family)
     };
     kernels_of(orders, Side::ALL, knobs)
 }
@@ -156,13 +168,12 @@ pub fn kernels<'f>(
 pub(crate) fn kernels_of<'f>(
     orders: impl IntoIterator<Item = usize> + 'f,
     sides: &'f [Side],
-    knobs: impl Fn(Dtype, usize) -> Knobs + 'f,
+    knobs: impl Fn(Dtype, usize, Case) -> Knobs + 'f,
 ) -> impl Iterator<Item = Kernel> + 'f {
     let types = orders.into_iter().flat_map(|n| Dtype::ALL.map(|dtype| (dtype, n)));
     types.flat_map(move |(dtype, n)| {
-        let knobs = knobs(dtype, n);
         let cases = Case::all().filter(|case| sides.contains(&case.side));
-        cases.map(move |case| kernel(dtype, n, case, &knobs))
+        cases.map(|case| kernel(dtype, n, case, &knobs(dtype, n, case))).collect::<Vec<_>>()
     })
 }
 
@@ -233,7 +244,6 @@ mod tests {
     use super::*;
     use crate::VOCABULARY;
     use crate::operands::tests::{gpu, shape};
-    use batchlas_core::Uplo;
 
     fn knobs(text: &str, dtype: Dtype, n: usize, q: usize, batch: usize) -> Knobs {
         Knobs::new(132, dtype, &shape(n, q, batch), &VOCABULARY.spelling(text).unwrap())
@@ -294,6 +304,10 @@ mod tests {
         assert_eq!((cols, lanes, warps), (1, 32, 2), "48 KiB hold three triangles of 16 KiB");
         let Knobs { cols, lanes, warps, .. } = knobs("cta", Dtype::C64, 32, 8, 10_000);
         assert_eq!((cols, lanes, warps), (1, 16, 1), "and of narrower groups as many as share a warp");
+        let upper = SolveShape { side: Side::Right, uplo: Uplo::Upper, ..shape(32, 128, 10_000) };
+        let family = VOCABULARY.spelling("cta:lanes=128").unwrap();
+        assert_eq!(Knobs::new(132, Dtype::F64, &upper, &family).blocks, 3, "four of them leave a frame");
+        assert_eq!(Knobs::new(132, Dtype::F64, &shape(32, 128, 10_000), &family).blocks, 4);
         assert!(
             check("cta:lanes=64:warps=1", Dtype::F32, 8, 64).unwrap_err().to_string().contains("do not fill")
         );

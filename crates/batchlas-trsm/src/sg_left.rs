@@ -9,7 +9,7 @@ use batchlas_core::{Device, Dtype, Kernel, MatBatch, MatBatchMut, Queue, Ran, Re
 use batchlas_select::{Candidate, Class, Knob, Refusal, Spelling, Values};
 
 use crate::cta::{self, Knobs};
-use crate::operands::WARP;
+use crate::operands::{Case, WARP};
 
 /// The family and its knobs, as those of `cta`.
 pub(crate) const CANDIDATE: Candidate = Candidate {
@@ -22,8 +22,8 @@ pub(crate) const CANDIDATE: Candidate = Candidate {
     ],
 };
 
-fn knobs(dtype: Dtype, n: usize, family: &Spelling) -> Knobs {
-    Knobs::of_group(dtype, n, family.int("cols").unwrap_or(1), WARP, family)
+fn knobs(dtype: Dtype, n: usize, case: Case, family: &Spelling) -> Knobs {
+    Knobs::of_group(dtype, n, case, family.int("cols").unwrap_or(1), WARP, family)
 }
 
 /// Every kernel of a spelling for these orders, of all types.
@@ -31,7 +31,7 @@ pub fn kernels<'f>(
     orders: impl IntoIterator<Item = usize> + 'f,
     family: &'f Spelling,
 ) -> impl Iterator<Item = Kernel> + 'f {
-    cta::kernels_of(orders, &[Side::Left], move |dtype, n| knobs(dtype, n, family))
+    cta::kernels_of(orders, &[Side::Left], move |dtype, n, case| knobs(dtype, n, case, family))
 }
 
 /// Whether the family serves a problem: correctness only.
@@ -42,7 +42,7 @@ pub(crate) fn can_run(
     family: &Spelling,
 ) -> Result<(), Refusal> {
     match shape.side {
-        Side::Left => cta::serves(device, dtype, shape.n, &knobs(dtype, shape.n, family)),
+        Side::Left => cta::serves(device, dtype, shape.n, &knobs(dtype, shape.n, Case::of(shape), family)),
         Side::Right => Err("sg_left serves side L".into()),
     }
 }
@@ -56,7 +56,7 @@ pub(crate) fn run<T: Scalar>(
     b: MatBatchMut<'_, T>,
     family: &Spelling,
 ) -> Result<Ran> {
-    cta::launch(queue, shape, alpha, &a, b, &knobs(T::DTYPE, shape.n, family))?;
+    cta::launch(queue, shape, alpha, &a, b, &knobs(T::DTYPE, shape.n, Case::of(shape), family))?;
     Ok(Ran::leaf("trsm", family.to_string()))
 }
 

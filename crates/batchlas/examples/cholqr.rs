@@ -11,7 +11,8 @@
 //! cargo run --release -p batchlas --example cholqr
 //! ```
 //!
-//! prints, for rising condition numbers, how far `Q^T Q` is from the identity after one step and after two.
+//! prints, for rising condition numbers, how far `Q^T Q` is from the identity after one step, after two, and for a Householder
+//! factorisation.
 #![allow(clippy::print_stdout)]
 
 use std::error::Error;
@@ -26,14 +27,15 @@ const BATCH: usize = 32;
 fn main() -> Result<(), Box<dyn Error>> {
     let ctx = Context::new()?;
     println!("{BATCH} matrices of {M} x {N} on {}", ctx.device().name);
-    println!("cond(X)    |Q^T Q - I| after one step   after two");
+    println!("cond(X)    |Q^T Q - I| after one step   after two   Householder");
     for exponent in 0..=7 {
         let x = tall(10f64.powi(exponent));
         let mut q = ctx.upload(&x)?;
         orthonormalise(&ctx, &mut q)?;
         let once = departure(&ctx.download(&q)?);
         orthonormalise(&ctx, &mut q)?;
-        println!("1e{exponent} {once:>32.1e} {:>11.1e}", departure(&ctx.download(&q)?));
+        let twice = departure(&ctx.download(&q)?);
+        println!("1e{exponent} {once:>32.1e} {twice:>11.1e} {:>13.1e}", departure(&householder(&x)));
     }
     Ok(())
 }
@@ -94,6 +96,26 @@ fn reflect(x: &mut [f64], v: &[f64], from_left: bool) {
     }
 }
 
+/// The thin Q of a Householder factorisation of every item.
+fn householder(x: &[f64]) -> Vec<f64> {
+    let mut q = vec![0.0; x.len()];
+    for (x, q) in x.chunks_exact(M * N).zip(q.chunks_exact_mut(M * N)) {
+        let mut a = x.to_vec();
+        let mut vectors = Vec::new();
+        for j in 0..N {
+            let mut v: Vec<f64> = (0..M).map(|i| if i < j { 0.0 } else { a[j * M + i] }).collect();
+            v[j] += v[j].signum() * v.iter().map(|x| x * x).sum::<f64>().sqrt();
+            let norm = v.iter().map(|x| x * x).sum::<f64>().sqrt();
+            v.iter_mut().for_each(|x| *x /= norm);
+            reflect(&mut a, &v, true);
+            vectors.push(v);
+        }
+        (0..N).for_each(|j| q[j * M + j] = 1.0);
+        vectors.iter().rev().for_each(|v| reflect(q, v, true));
+    }
+    q
+}
+
 /// The largest `||Q^T Q - I||_F` of a batch.
 fn departure(q: &[f64]) -> f64 {
     let of_item = |q: &[f64]| {
@@ -110,26 +132,6 @@ fn departure(q: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// The thin Q of a Householder factorisation of every item.
-    fn householder(x: &[f64]) -> Vec<f64> {
-        let mut q = vec![0.0; x.len()];
-        for (x, q) in x.chunks_exact(M * N).zip(q.chunks_exact_mut(M * N)) {
-            let mut a = x.to_vec();
-            let mut vectors = Vec::new();
-            for j in 0..N {
-                let mut v: Vec<f64> = (0..M).map(|i| if i < j { 0.0 } else { a[j * M + i] }).collect();
-                v[j] += v[j].signum() * v.iter().map(|x| x * x).sum::<f64>().sqrt();
-                let norm = v.iter().map(|x| x * x).sum::<f64>().sqrt();
-                v.iter_mut().for_each(|x| *x /= norm);
-                reflect(&mut a, &v, true);
-                vectors.push(v);
-            }
-            (0..N).for_each(|j| q[j * M + j] = 1.0);
-            vectors.iter().rev().for_each(|v| reflect(q, v, true));
-        }
-        q
-    }
 
     /// The best device there is, and the CPU if that is another.
     fn contexts() -> Vec<Context> {

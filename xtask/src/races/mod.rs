@@ -131,7 +131,7 @@ fn look(plant: &Plant) -> Result<String, String> {
         ops: vec![op.into()],
         families: vec![family.into()],
         dtypes: vec![plant.dtype],
-        max_elements: None,
+        ..Filter::default()
     };
     let outcome = |edit| -> Result<Outcome> {
         let compiler = Compiler::new(edit)?;

@@ -35,7 +35,7 @@ struct Instance<'c> {
 pub(super) fn run<T: Element>(
     ctx: &Context,
     cases: &[FactorCase],
-    fits: &impl Fn(usize) -> bool,
+    fits: &impl Fn(usize, usize) -> bool,
     line: &mut Line,
 ) {
     let (op, route) = (line.op, line.family.clone());
@@ -50,7 +50,7 @@ pub(super) fn run<T: Element>(
             for (&batch, &layout) in case.batch.iter().flat_map(|b| case.layout.iter().map(move |l| (b, l))) {
                 for (&at, &uplo) in case.at.iter().flat_map(|at| Uplo::ALL.iter().map(move |u| (at, u))) {
                     let at = if n == 0 { 0 } else { at.order(n) };
-                    if !case.kind.exists(n, at) || !fits(batch * n * n.max(nrhs)) {
+                    if !case.kind.exists(n, at) || !fits(n, batch * n * n.max(nrhs)) {
                         continue;
                     }
                     let instance = Instance { case, op, route: &route, uplo, n, nrhs, batch, layout, at };

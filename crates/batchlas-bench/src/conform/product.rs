@@ -23,7 +23,7 @@ struct Instance<'c> {
 pub(super) fn run<T: Element>(
     ctx: &Context,
     cases: &[ProductCase],
-    fits: &impl Fn(usize) -> bool,
+    fits: &impl Fn(usize, usize) -> bool,
     line: &mut Line,
 ) {
     let (op, route) = (line.op, line.family.clone());
@@ -37,7 +37,7 @@ pub(super) fn run<T: Element>(
                 for (&layout, (&alpha, &beta)) in case.layout.iter().flat_map(|l| {
                     case.alpha.iter().flat_map(move |a| case.beta.iter().map(move |b| (l, (a, b))))
                 }) {
-                    if !fits(batch * m.max(n) * k.max(n)) {
+                    if !fits(n, batch * m.max(n) * k.max(n)) {
                         continue;
                     }
                     let instance = Instance { route: &route, m, n, k, batch, layout, alpha, beta };

@@ -34,7 +34,7 @@ struct Instance<'c> {
 pub(super) fn run<T: Element>(
     ctx: &Context,
     cases: &[SolveCase],
-    fits: &impl Fn(usize) -> bool,
+    fits: &impl Fn(usize, usize) -> bool,
     line: &mut Line,
 ) {
     let route = line.family.clone();
@@ -47,7 +47,7 @@ pub(super) fn run<T: Element>(
     for case in cases {
         for (&n, &q) in case.n.iter().flat_map(|n| case.q.iter().map(move |q| (n, q))) {
             for (&batch, &layout) in case.batch.iter().flat_map(|b| case.layout.iter().map(move |l| (b, l))) {
-                if !fits(batch * n * n.max(q)) {
+                if !fits(n, batch * n * n.max(q)) {
                     continue;
                 }
                 for (&alpha, &(side, uplo, trans, diag)) in

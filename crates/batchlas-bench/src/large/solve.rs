@@ -14,7 +14,7 @@ fn options<T: Element>(route: &str) -> TrsmOptions<T> {
 /// `A_b = (b + 1) I`, `B = 1`: the solution of item b is `1 / (b + 1)`.
 pub(super) fn scaled_identities(ctx: &Context) -> Outcome {
     const N: usize = 4;
-    const BATCHES: [usize; 5] = [65_535, 65_536, 65_537, 70_000, 524_281];
+    const BATCHES: [usize; 6] = [65_535, 65_536, 65_537, 70_000, 262_141, 524_281];
     const ROUTES: [&str; 4] = ["cta:lanes=32:warps=1", "few:lanes=4", "sg_left", "fused"];
     if !ctx.device().is_gpu() {
         return Ok("families of a GPU".into());
@@ -39,41 +39,46 @@ pub(super) fn scaled_identities(ctx: &Context) -> Outcome {
     Ok("up to 524,281 items, four families".into())
 }
 
-/// Work-groups of several warps, more than the device holds at once: a triangle that is read before it is staged shows as
-/// an item that differs.
+/// Clones in work-groups of several warps, more than the device holds at once: a triangle that is read before it is staged
+/// shows as an item that differs.
 pub(super) fn several_warps(ctx: &Context) -> Outcome {
-    const Q: usize = 256;
     const REPEATS: usize = 20;
-    const ROUTES: [&str; 2] = ["cta:cols=1:lanes=256:warps=8", "fused:warps=8"];
+    const ROUTES: [(&str, usize, usize); 3] =
+        [("cta:cols=1:lanes=256:warps=8", 32, 256), ("fused:warps=8", 128, 256), ("few", 128, 3)];
     if !ctx.device().is_gpu() {
         return Ok("families of a GPU".into());
     }
     let batch = 16 * ctx.device().compute_units as usize;
-    for n in [7, 16, 31, 32] {
+    for (n, (route, most, q)) in
+        [7, 16, 31, 32, 33, 64, 127, 128].into_iter().flat_map(|n| ROUTES.map(|r| (n, r)))
+    {
+        if n > most {
+            continue;
+        }
         let one = triangle(n);
         let x: Vec<f32> = {
             let mut random = Random::new(32, n);
-            (0..n * Q).map(|_| random.integer(2) as f32).collect()
+            (0..n * q).map(|_| random.integer(2) as f32).collect()
         };
         let b: Vec<f32> =
-            (0..n * Q).map(|e| (0..=e % n).map(|k| one.at(e % n, k) * x[e / n * n + k]).sum()).collect();
+            (0..n * q).map(|e| (0..=e % n).map(|k| one.at(e % n, k) * x[e / n * n + k]).sum()).collect();
         // Every item is the same system, with its own copy of the factor.
         let factors = ctx.upload(&one.data.repeat(batch)).map_err(text)?;
         let pristine = ctx.upload(&b.repeat(batch)).map_err(text)?;
         let mut solved = Buffer::<f32>::new(ctx.queue(), pristine.len()).map_err(text)?;
-        for (repeat, route) in (0..REPEATS).flat_map(|repeat| ROUTES.map(|route| (repeat, route))) {
+        for repeat in 0..REPEATS {
             solved.copy_from(ctx.queue(), &pristine).map_err(text)?;
             let a = factors.view(n, n, n, n * n, batch).map_err(text)?;
-            let view = solved.view_mut(n, Q, n, n * Q, batch).map_err(text)?;
+            let view = solved.view_mut(n, q, n, n * q, batch).map_err(text)?;
             ctx.trsm(a, view, &options(route)).map_err(text)?;
             let solved = ctx.download(&solved).map_err(text)?;
-            let wrong = solved.chunks(n * Q).filter(|item| item != &&x[..]).count();
+            let wrong = solved.chunks(n * q).filter(|item| item != &&x[..]).count();
             if wrong > 0 {
                 return Err(format!("{route}, n = {n}, repeat {repeat}: {wrong} of {batch} items are wrong"));
             }
         }
     }
-    Ok(format!("{batch} items of eight warps, 4 orders, {REPEATS} repeats, exact"))
+    Ok(format!("{batch} items, 8 orders, {REPEATS} repeats, exact"))
 }
 
 /// Offsets of right-hand sides beyond 2^31 elements, with one factor for all.

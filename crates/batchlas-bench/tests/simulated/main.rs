@@ -82,8 +82,8 @@ fn conform(
     dtype: Dtype,
     max_elements: Option<usize>,
 ) -> Report {
-    let filter =
-        Filter { ops: vec![op.into()], families: vec![family.into()], dtypes: vec![dtype], max_elements };
+    let (ops, families, dtypes) = (vec![op.into()], vec![family.into()], vec![dtype]);
+    let filter = Filter { ops, families, dtypes, max_elements, ..Filter::default() };
     run(ctx, corpus, &filter).expect("a run")
 }
 

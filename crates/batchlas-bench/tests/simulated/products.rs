@@ -1,5 +1,5 @@
 //! gemm and herk: families `tile` and `mma`. Sizes are bounded by three tiles of 64 a side, and by a ring of stages that
-//! has come round.
+//! has come round; by two tiles for the element types that share a source with one that has gone so far.
 //!
 //! The guards of the contract are named below: each breaks one line of the kernels and demands that the corpus sees it.
 
@@ -7,40 +7,43 @@ use batchlas::Dtype;
 use batchlas_bench::corpus::Corpus;
 use batchlas_kernels::headers::HEADERS;
 
-fn check(family: &str, dtype: Dtype) {
+const THREE_TILES: usize = 150 * 150;
+const TWO_TILES: usize = 100 * 100;
+
+fn check(family: &str, dtype: Dtype, max_elements: usize) {
     for op in ["gemm", "herk"] {
-        crate::check(op, family, dtype, 150 * 150);
+        crate::check(op, family, dtype, max_elements);
     }
 }
 
 #[test]
 fn tile_f32_is_clean_and_right() {
-    check("tile", Dtype::F32);
+    check("tile", Dtype::F32, THREE_TILES);
 }
 
 #[test]
 fn tile_f64_is_clean_and_right() {
-    check("tile", Dtype::F64);
+    check("tile", Dtype::F64, TWO_TILES);
 }
 
 #[test]
 fn tile_c32_is_clean_and_right() {
-    check("tile", Dtype::C32);
+    check("tile", Dtype::C32, TWO_TILES);
 }
 
 #[test]
 fn tile_c64_is_clean_and_right() {
-    check("tile", Dtype::C64);
+    check("tile", Dtype::C64, TWO_TILES);
 }
 
 #[test]
 fn mma_f64_is_clean_and_right() {
-    check("mma", Dtype::F64);
+    check("mma", Dtype::F64, TWO_TILES);
 }
 
 #[test]
 fn mma_c64_is_clean_and_right() {
-    check("mma", Dtype::C64);
+    check("mma", Dtype::C64, THREE_TILES);
 }
 
 const BOTH: [(&str, Dtype); 2] = [("tile", Dtype::F32), ("mma", Dtype::C64)];

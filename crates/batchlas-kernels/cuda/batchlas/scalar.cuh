@@ -57,6 +57,10 @@ template <class R> BATCHLAS_DEVICE Complex<R> select(bool condition, Complex<R> 
 BATCHLAS_DEVICE f32 add(f32 a, f32 b) { return arch::add(a, b); }
 BATCHLAS_DEVICE f64 add(f64 a, f64 b) { return arch::add(a, b); }
 template <class R> BATCHLAS_DEVICE Complex<R> add(Complex<R> a, Complex<R> b) { return {arch::add(a.re, b.re), arch::add(a.im, b.im)}; }
+/// a - b.
+BATCHLAS_DEVICE f32 sub(f32 a, f32 b) { return arch::add(a, -b); }
+BATCHLAS_DEVICE f64 sub(f64 a, f64 b) { return arch::add(a, -b); }
+template <class R> BATCHLAS_DEVICE Complex<R> sub(Complex<R> a, Complex<R> b) { return {arch::add(a.re, -b.re), arch::add(a.im, -b.im)}; }
 
 /// a s, with s real.
 BATCHLAS_DEVICE f32 scale(f32 a, f32 s) { return arch::mul(a, s); }
