@@ -94,6 +94,7 @@ const UNSAFE: &[&str] = &[
     "crates/batchlas-mmq/src/launch.rs",
     "crates/batchlas-mmq/src/panel.rs",
     "crates/batchlas-mmq/src/weights.rs",
+    "crates/batchlas-mmq/tests/simulated.rs",
     "crates/batchlas-posv/src/cta.rs",
     "crates/batchlas-posv/src/jitter.rs",
     "crates/batchlas-posv/src/mixed.rs",

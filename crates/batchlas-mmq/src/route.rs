@@ -240,6 +240,51 @@ mod tests {
     use super::*;
 
     #[test]
+    fn tables_rank_what_runs() {
+        let tables = [
+            ("mmq.f32.sm_90.toml", include_str!("../../../tuned/mmq.f32.sm_90.toml")),
+            ("mmq.f32.cpu.toml", include_str!("../../../tuned/mmq.f32.cpu.toml")),
+        ];
+        let tables = batchlas_select::Tables::from_texts(&[&VOCABULARY], tables).unwrap();
+        let selector = Selector { tables, ..Selector::default() };
+        let mmq = Mmq { selector: &selector, pin: None };
+        let gpu = Device {
+            place: batchlas_core::Place::Cuda(0),
+            arch: "sm_90".into(),
+            compute_units: 132,
+            max_work_group: 1024,
+            has_sg32: true,
+            slm_budget: 227 << 10,
+            ..Device::cpu(1)
+        };
+        let chosen = |device: &Device, arithmetic: Arithmetic, m: usize, n: usize, k: usize| {
+            let key = VOCABULARY.key(&[arithmetic.name()], &[m as u64, n as u64, k as u64]).unwrap();
+            let call = Call {
+                selector: &selector,
+                vocabulary: &VOCABULARY,
+                dtype: Dtype::F32,
+                device,
+                key: &key,
+                pin: None,
+            };
+            let problem = Problem { arithmetic, m, n, k };
+            call.route(|family| mmq.can_run(device, &problem, family)).unwrap().choice().spelling.to_string()
+        };
+        assert_eq!(chosen(&gpu, Arithmetic::Int8, 1, 4096, 4096), "stream:stages=2");
+        assert_eq!(
+            chosen(&gpu, Arithmetic::Int8, 64, 4096, 4096),
+            "tile:tokens=64:rows=64:splits=4:stages=3"
+        );
+        assert_eq!(
+            chosen(&gpu, Arithmetic::Int8, 64, 4096, 256),
+            "tile",
+            "two steps cannot be dealt to four blocks"
+        );
+        assert!(chosen(&gpu, Arithmetic::Bf16, 3000, 5000, 4096).starts_with("bf16:"));
+        assert_eq!(chosen(&Device::cpu(1), Arithmetic::Int8, 5, 5, 256), "dot");
+    }
+
+    #[test]
     fn the_vocabulary_is_consistent() {
         VOCABULARY.check().unwrap();
         assert!(VOCABULARY.spelling("wide").is_err(), "a depth is required");
