@@ -10,6 +10,7 @@ use std::sync::{Mutex, PoisonError};
 
 use batchlas_core::{Buffer, CpuQueue, Device, Kernel, MatBatchMut, Place, Queue, QueueError};
 use batchlas_kernels::Arch;
+use batchlas_kernels::headers::{HEADERS, Header};
 use batchlas_kernels::nvrtc::{Job, Nvrtc};
 use batchlas_mmq::q4k::BLOCK_BYTES;
 use batchlas_mmq::{Arithmetic, Mmq, Panel, Problem, Q4kMatrix, VOCABULARY};
@@ -356,5 +357,159 @@ fn any_alignment_of_activations_and_results() {
         for t in 0..m {
             assert_eq!(odd[t * (n + 3)..][..n], plain[t * n..][..n], "{route}");
         }
+    }
+}
+
+/// Whether a spelling is right on a small call that has a token that is not finite, a token whose scales underflow, a tie, partial tiles and a second
+/// call on the same panel; if not, what was seen first.
+fn healthy(queue: &SimQueue, route: &str) -> Result<(), String> {
+    let (n, k, m) = (33, if route.starts_with("stream") { 4352 } else { 768 }, 9);
+    let (ldy, mut random) = (n + 1, Random(47));
+    let (w, mut x) = (weights(&mut random, n, k), activations(&mut random, k, m));
+    // Scales of that would overflow when inverted; bfloat16 has them as they are.
+    x[2 * k..3 * k].fill(if route.starts_with("bf16") { 1e-30 } else { 1e-38 });
+    let shape = [n, k, m];
+    let text = |error: batchlas_mmq::Error| error.to_string();
+    let y = run(queue, route, &w, shape, (&x, k), ldy).map_err(text)?;
+    judge(&y, ldy, shape, &expected(route, &w, shape, &x, k))?;
+    x[3 * k + 40] = f32::NAN;
+    let selector = Selector::default();
+    let mmq = Mmq { selector: &selector, pin: Some(VOCABULARY.pin(route).unwrap()) };
+    let arithmetic = if route.starts_with("bf16") { Arithmetic::Bf16 } else { Arithmetic::Int8 };
+    let (w, x) = (Buffer::from_slice(queue, &w).unwrap(), Buffer::from_slice(queue, &x).unwrap());
+    let mut panel = Panel::new(queue, arithmetic, x.view(k, m, k, k * m, 1).unwrap()).map_err(text)?;
+    for call in 0..2 {
+        let mut again = Buffer::from_slice(queue, &vec![MARKER; y.len()]).unwrap();
+        let view = again.view_mut(n, m, ldy, ldy * m, 1).unwrap();
+        mmq.multiply_panel(queue, Q4kMatrix::from_buffer(&w, n, k).unwrap(), &mut panel, view)
+            .map_err(text)?;
+        for (at, again) in again.to_vec(queue).unwrap().into_iter().enumerate() {
+            let spoiled = at / ldy == 3 && at % ldy < n;
+            if if spoiled { !again.is_nan() } else { again.to_bits() != y[at].to_bits() } {
+                return Err(format!("call {call}, element {at}: {again}, before {}", y[at]));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Each line breaks one guard of the device code, and is seen.
+#[test]
+fn broken_guards_are_seen() {
+    let [stream, tile, wide, bf16] = ROUTES;
+    let plants: &[(&str, &str, &str, &str, &str)] = &[
+        (
+            tile,
+            "low part of the minima",
+            "mmq/cuda/tile.cuh",
+            "arch::mma_16x8x4(c[m][n], lead[m][0], lead[m][1], below);",
+            "",
+        ),
+        (tile, "high nibbles without their 1/16", "mmq/cuda/tile.cuh", "j % 2 == 0 ? d : high", "d"),
+        (
+            wide,
+            "top bits of the minima",
+            "q4k.cuh",
+            "((mid >> 2) & 0x30303030u)",
+            "((low >> 2) & 0x30303030u)",
+        ),
+        (tile, "rows beyond the last are stored", "q4k.cuh", "&& row < args.rows, second", ", second"),
+        (tile, "tokens beyond the last are stored", "q4k.cuh", "token < args.tokens && row", "row"),
+        (
+            "tile:tokens=128:rows=128:splits=1:stages=2",
+            "cells beyond the last are read",
+            "q4k_tile.cuh",
+            "from + min(at, last)",
+            "from + at",
+        ),
+        (stream, "weights beyond the last are read", "q4k.cuh", "min(row, args.rows - 1)", "row"),
+        (
+            tile,
+            "truncation in place of rounding",
+            "panel.cuh",
+            "arch::nearest_int(arch::mul(v[e], inverse))",
+            "static_cast<int>(arch::mul(v[e], inverse))",
+        ),
+        (
+            tile,
+            "NaN is lost",
+            "panel.cuh",
+            "__float_as_uint(v[e]) & 0x7fffffffu",
+            "__float_as_uint(fmaxf(fabsf(v[e]), 0.0f))",
+        ),
+        (
+            wide,
+            "the scale underflows",
+            "panel.cuh",
+            "== 0x7f800000u) {\n    d = inverse",
+            "== 1u) {\n    d = inverse",
+        ),
+        (
+            stream,
+            "activations of the first segment stay",
+            "stream.cuh",
+            "held = segments == 1;",
+            "held = true;",
+        ),
+        (stream, "halves of the rows exchanged", "stream.cuh", "g + e / 2 * 8]", "g + (1 - e / 2) * 8]"),
+        (
+            stream,
+            "no barrier before the sums are read",
+            "stream.cuh",
+            "    arch::sync_block();\n    fetch();",
+            "    fetch();",
+        ),
+        (tile, "the counter is not reset", "q4k_tile.cuh", "arch::store_strong(counter, 0u);", ""),
+        (
+            tile,
+            "a part is one step short",
+            "q4k_tile.cuh",
+            "(part + 1) * args.steps / args.splits)",
+            "(part + 1) * args.steps / args.splits - 1)",
+        ),
+        (
+            tile,
+            "sums of other blocks by weak accesses",
+            "instructions.cuh",
+            "st.relaxed.gpu.global.v4.f32",
+            "st.global.v4.f32",
+        ),
+        (
+            tile,
+            "no barrier before a stage is read",
+            "q4k_tile.cuh",
+            "arch::wait_async<Stages - 2>();\n    arch::sync_block();",
+            "arch::wait_async<Stages - 2>();",
+        ),
+        (wide, "weights staged for every other super-block", "wide.cuh", "first % 8 == 0", "first % 16 == 0"),
+        (bf16, "nibbles of the other half", "bf16.cuh", "if (h == 0) {", "if (h == 1) {"),
+    ];
+    for route in ROUTES {
+        healthy(&queue(), route).unwrap_or_else(|seen| panic!("{route} as it is: {seen}"));
+    }
+    for &(route, what, file, sound, broken) in plants {
+        let edit = move |name: &str, text: &str| {
+            let here = name.ends_with(file);
+            assert!(!here || text.contains(sound), "{what}: `{sound}` is not in {name}");
+            if here { text.replace(sound, broken) } else { text.to_owned() }
+        };
+        let queue = SimQueue::new(ARCH, DeviceConfig::default(), move |kernel| {
+            let arch: Arch = ARCH.parse().expect("an architecture");
+            let entry = [kernel.entry.as_str()];
+            let mut job = Job::of(kernel, &entry, arch);
+            let source = edit(job.source_name, job.source);
+            let texts: Vec<String> = HEADERS.iter().map(|h| edit(h.name, h.text)).collect();
+            let headers: Vec<Header<'_>> =
+                HEADERS.iter().zip(&texts).map(|(h, text)| Header { name: h.name, text }).collect();
+            (job.source, job.headers) = (&source, &headers);
+            let ptx = Nvrtc::load()
+                .and_then(|nvrtc| nvrtc.ptx(&job))
+                .map_err(|e| QueueError::runtime("compiling", e))?;
+            Ok(Compiled { entry: ptx.lowered[0].clone(), ptx: ptx.text })
+        });
+        assert!(
+            healthy(&queue, route).is_err_and(|seen| !seen.contains("compiling")),
+            "{what}: not seen by {route}"
+        );
     }
 }
