@@ -1,6 +1,8 @@
 //! The published bytes of super-blocks and of a quantised dot product, and the CPU's product against the exact one.
 
 #![allow(missing_docs)]
+// Helpers outside of test functions; clippy exempts only those.
+#![allow(clippy::unwrap_used)]
 
 mod common;
 

@@ -2,6 +2,8 @@
 //! projects' kernels that are publicly known, each with its smallest input.
 
 #![allow(missing_docs)]
+// Helpers outside of test functions; clippy exempts only those.
+#![allow(clippy::unwrap_used)]
 
 mod common;
 

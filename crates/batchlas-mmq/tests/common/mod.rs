@@ -132,7 +132,8 @@ pub(crate) fn run(
     ldy: usize,
 ) -> Result<Vec<f32>> {
     let selector = Selector::default();
-    let pin = if route == "auto" { None } else { Some(VOCABULARY.pin(route).unwrap()) };
+    let pin =
+        if route == "auto" { None } else { Some(VOCABULARY.pin(route).map_err(batchlas_core::Error::from)?) };
     let mmq = Mmq { selector: &selector, pin };
     let arithmetic = if route.starts_with("bf16") { Arithmetic::Bf16 } else { Arithmetic::Int8 };
     let (w, x) = (Buffer::from_slice(queue, w)?, Buffer::from_slice(queue, x)?);
@@ -170,7 +171,8 @@ pub(crate) fn judge(
         let index = t * n + row;
         let error = (f64::from(found) - exact[index]).abs();
         let ratio = if error == 0.0 { 0.0 } else { error / gate[index] };
-        if !(ratio <= 1.0) {
+        // A NaN is no ratio.
+        if ratio.is_nan() || ratio > 1.0 {
             return Err(format!(
                 "row {row} of {n}, token {t} of {m}: {found}, exactly {}, gate {:e}",
                 exact[index], gate[index]
