@@ -215,6 +215,13 @@ fn repeated(
     Ok(usize::from(!same))
 }
 
+/// Weights of one shape, and copies of them on the device.
+struct Rotated {
+    shape: [usize; 2],
+    host: Vec<u8>,
+    copies: Vec<Buffer<u8>>,
+}
+
 fn time(queue: &CudaQueue, list: &str, seconds: f64) -> Result<()> {
     let begin = Instant::now();
     let selector = Selector::default();
@@ -237,22 +244,23 @@ fn time(queue: &CudaQueue, list: &str, seconds: f64) -> Result<()> {
     }
     println!("prepared {:.1} s", begin.elapsed().as_secs_f64());
     let mut random = Random(5);
-    let mut held: Option<([usize; 2], Vec<u8>, Vec<Buffer<u8>>)> = None;
+    let mut held: Option<Rotated> = None;
     for &([n, k, m], route) in &cases {
         if begin.elapsed().as_secs_f64() > seconds {
             println!("out of time");
             break;
         }
-        if held.as_ref().is_none_or(|held| held.0 != [n, k]) {
-            held = None;
+        if held.as_ref().is_none_or(|held| held.shape != [n, k]) {
+            // Freed before the next are made.
+            drop(held.take());
             let host = weights(&mut random, n, k);
             let copies = ROTATED.div_ceil(host.len());
             let device = (0..copies)
                 .map(|_| Buffer::from_slice(queue, &host))
                 .collect::<std::result::Result<_, _>>()?;
-            held = Some(([n, k], host, device));
+            held = Some(Rotated { shape: [n, k], host, copies: device });
         }
-        let Some((_, host, copies)) = &held else { continue };
+        let Some(Rotated { host, copies, .. }) = &held else { continue };
         let x_host = activations(&mut random, k, m);
         let (x, mut y) =
             (Buffer::from_slice(queue, &x_host)?, Buffer::from_slice(queue, &vec![common::MARKER; n * m])?);
