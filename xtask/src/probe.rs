@@ -325,7 +325,7 @@ fn mmq_bf16(arch: Arch, scope: Scope) -> Vec<Family> {
     mmq("bf16", arch, scope, |stages| batchlas_mmq::bf16::kernels(stages).collect())
 }
 
-/// Bulk copies came with sm_90.
+/// Bulk copies came with `sm_90`.
 fn mmq_stream(arch: Arch, scope: Scope) -> Vec<Family> {
     if arch < Arch::from_capability(9, 0) {
         return Vec::new();
