@@ -1,11 +1,11 @@
 //! Automation for people who work on batchlas. `cargo xtask` lists the verbs.
 #![allow(clippy::print_stdout)]
 
-mod chart;
 mod ci;
 mod cost;
 mod probe;
 mod races;
+mod report;
 mod setup;
 mod simulate;
 mod tables;
@@ -23,7 +23,7 @@ cargo xtask <verb>
   races   break every barrier of every kernel in the simulator, and plant known defects; --all, [OP:FAMILY..]
   cost    what a kernel costs, from the simulator: cost potrf:tiny --n 32 --dtype f32; cost --help
   tables  regenerate tuned/*.toml from the ledgers in tuned/ledger
-  chart   draw docs/peers-cpu.svg from tuned/ledger/peers/cpu.jsonl";
+  report  regenerate docs/performance.md, its charts and the figures of README.md from tuned/ledger";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -32,7 +32,7 @@ fn main() -> ExitCode {
         Some((&"ci", rest)) => ci::run(rest),
         Some((&"setup", rest)) => setup::run(rest),
         Some((&"tables", rest)) => tables::run(rest),
-        Some((&"chart", rest)) => chart::run(rest),
+        Some((&"report", rest)) => report::run(rest),
         Some((&"probe", rest)) => probe::run(rest),
         Some((&"races", rest)) => races::run(rest),
         Some((&"cost", rest)) => cost::run(rest),

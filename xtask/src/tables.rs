@@ -1,4 +1,5 @@
-//! `cargo xtask tables`: turns the ledgers of `tuned/ledger` into the tables of `tuned`.
+//! `cargo xtask tables`: turns the ledgers of `tuned/ledger` into the tables of `tuned`; `sm_89.txt` there is a ranking that was
+//! published for that device, whose rows are marked `transcribed`.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +8,10 @@ use batchlas_bench::tables;
 
 use crate::Result;
 
-/// Regenerates every table that a ledger has rows for.
+/// The command that the tables name.
+const BY: &str = "cargo xtask tables";
+
+/// Regenerates every table that a ledger has rows for, and those that were published for another device.
 pub(crate) fn run(args: &[&str]) -> Result {
     if !args.is_empty() {
         return Err(format!("tables takes no arguments, not `{}`", args.join(" ")).into());
@@ -21,7 +25,10 @@ pub(crate) fn run(args: &[&str]) -> Result {
         }
     }
     ledgers.sort();
-    for file in tables::tables(&ledgers, "cargo xtask tables")? {
+    let published = fs::read_to_string(root.join("tuned/ledger/sm_89.txt"))?;
+    let mut files = tables::transcribed("sm_89.txt", &published, "sm_89", "BatchLAS", BY)?;
+    files.extend(tables::tables(&ledgers, BY)?);
+    for file in files {
         fs::write(root.join("tuned").join(&file.name), &file.text)?;
         println!("{}", file.name);
         file.warnings.iter().for_each(|warning| println!("warning: {warning}"));

@@ -14,7 +14,7 @@ use batchlas::{
 
 use crate::matrices::{Random, definite};
 use crate::operands::{Layout, Store};
-use crate::verify::factor_residual;
+use crate::verify::{estimated_factor_residual, factor_residual};
 
 /// What a case measured, or what did not hold.
 pub type Outcome = Result<String, String>;
@@ -29,6 +29,7 @@ pub fn all() -> &'static [Case] {
         ("T3 clones at orders around every bucket are bit-identical", clones),
         ("T16 offsets beyond 2^31 elements", offsets),
         ("T18 two streams at once", two_streams),
+        ("T21 a batch of orders beyond 12,160", orders),
         ("T22 memory over a thousand calls", flat_memory),
         ("T23 host time of a call", host_time),
         ("M9 potrf in a CUDA graph", graph),
@@ -126,6 +127,27 @@ fn offsets(ctx: &Context) -> Outcome {
         worst = worst.max(residual);
     }
     Ok(format!("{} elements, worst residual {worst:.3} n eps", BATCH * N * N))
+}
+
+fn orders(ctx: &Context) -> Outcome {
+    const N: usize = 12_161;
+    const BATCH: usize = 2;
+    let one = definite::<f32>(N, &mut Random::new(24, 0));
+    let mut a = Buffer::<f32>::new(ctx.queue(), BATCH * N * N).map_err(text)?;
+    for item in 0..BATCH {
+        a.write(ctx.queue(), item * N * N, &one.data).map_err(text)?;
+    }
+    let failed = factor(ctx, a.view_mut(N, N, N, N * N, BATCH).map_err(text)?)?;
+    if let Some((item, status)) = failed.first() {
+        return Err(format!("info of item {item} is {status}"));
+    }
+    let mut factor = Store::new(Layout::Packed, N, N, 1, 0.0f32);
+    a.read(ctx.queue(), (BATCH - 1) * N * N, &mut factor.data).map_err(text)?;
+    let residual = estimated_factor_residual(&one, Uplo::Lower, &factor, 0);
+    if residual.is_nan() || residual > 4.0 {
+        return Err(format!("the residual of the last item is {residual:.2} n eps"));
+    }
+    Ok(format!("{BATCH} of order {N}, residual {residual:.3} n eps"))
 }
 
 fn two_streams(ctx: &Context) -> Outcome {

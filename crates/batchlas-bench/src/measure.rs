@@ -310,6 +310,16 @@ pub fn kernels(rehearsal: &Context, cell: &Cell, family: &str) -> Result<Vec<Ker
     Ok(rehearsal.rehearsed())
 }
 
+/// What the tables choose for a cell, as a row says what was executed, found on a rehearsing context.
+///
+/// # Errors
+/// Nothing runs.
+pub fn chosen(rehearsal: &Context, cell: &Cell) -> Result<String> {
+    let (_, ran) = subject(rehearsal, cell, 0)?.call("auto", cell.batch)?;
+    rehearsal.rehearsed();
+    Ok(ran.to_string())
+}
+
 /// The smaller batch that a time per item is compared with.
 fn half(batch: usize) -> usize {
     (batch / 2).max(1)
@@ -505,7 +515,8 @@ impl<T: Element> Subject for Bench<'_, T> {
                     let size = norm(&mut matrix.data.iter().map(|e| e.widen().norm_sqr()));
                     error / (size * norm(&mut x.iter().map(Complex::norm_sqr)))
                 }
-                Op::Product(..) => unreachable!("products are timed elsewhere"),
+                // A product is another subject; a row with a NaN counts nowhere.
+                Op::Product(..) => f64::NAN,
             }
         };
         // The compensated sums of a large order take longer than all its timed calls.

@@ -15,6 +15,7 @@ use batchlas_kernels::Arch;
 use batchlas_select::{Header, Row, SelectError, Source, Spelling, Table, Vocabulary};
 
 use crate::measure::{Cell, Row as Timing, kernels};
+use crate::sweep::{self, Entry};
 
 /// Largest relative deviation of a timing that counts.
 const CLEAN: f64 = 0.10;
@@ -77,6 +78,45 @@ pub fn tables(ledgers: &[(String, String)], generated_by: &str) -> Result<Vec<Ta
     files.collect()
 }
 
+/// The tables of a sweep whose routes are rankings: those that somebody else has published for `arch`. Their rows are marked
+/// as transcribed from `reference`.
+///
+/// # Errors
+/// A line that is no cell, or names what is no spelling; a key given twice.
+pub fn transcribed(
+    name: &str,
+    text: &str,
+    arch: &str,
+    reference: &str,
+    generated_by: &str,
+) -> Result<Vec<TableFile>, TablesError> {
+    let failed = |what: String| TablesError(format!("{name}: {what}"));
+    let refused = |error: SelectError| failed(error.to_string());
+    let mut tables: BTreeMap<(&str, &str), Vec<Row>> = BTreeMap::new();
+    for Entry { cell, routes } in sweep::parse(text).map_err(|error| failed(error.to_string()))? {
+        let (exact, log) = cell.key();
+        let vocabulary = vocabulary(cell.op.name()).map_err(failed)?;
+        let ranking = routes.iter().map(|route| vocabulary.spelling(route)).collect::<Result<_, _>>();
+        let (key, ranking) = (vocabulary.key(&exact, &log).map_err(refused)?, ranking.map_err(refused)?);
+        let source = Source::Transcribed(reference.to_owned());
+        let rows = tables.entry((cell.op.name(), cell.dtype.name())).or_default();
+        rows.push(Row { key, ranking, source, ns: Vec::new(), kernel: None, line: 0 });
+    }
+    let file = |((op, dtype), rows): ((&str, &str), Vec<Row>)| {
+        let name = format!("{op}.{dtype}.{arch}.toml");
+        let (device, dtype) = (arch.parse().map_err(refused)?, dtype.to_owned());
+        let header = Header { dtype, device, generated_by: generated_by.to_owned() };
+        let table = Table::new(vocabulary(op).map_err(failed)?, header, rows, &name).map_err(refused)?;
+        Ok(TableFile { name, text: table.to_toml(), warnings: Vec::new() })
+    };
+    tables.into_iter().map(file).collect()
+}
+
+fn vocabulary(op: &str) -> Result<&'static Vocabulary, String> {
+    let found = batchlas::VOCABULARIES.iter().find(|vocabulary| vocabulary.op == op);
+    found.copied().ok_or_else(|| format!("{op} is no operation with a table"))
+}
+
 fn file(
     op: &str,
     dtype: String,
@@ -85,8 +125,7 @@ fn file(
     generated_by: &str,
 ) -> Result<TableFile, String> {
     let text = |error: SelectError| error.to_string();
-    let vocabulary = batchlas::VOCABULARIES.iter().find(|vocabulary| vocabulary.op == op);
-    let vocabulary = vocabulary.ok_or_else(|| format!("a ledger times {op}, which is no operation"))?;
+    let vocabulary = vocabulary(op)?;
     let name = format!("{op}.{dtype}.{arch}.toml");
     let device = arch.parse::<Arch>().ok().and_then(Arch::device);
     let rehearsal = device.map(|device| Context::rehearsing(device, Environment::default()));
@@ -103,20 +142,29 @@ fn file(
     Ok(TableFile { name, text: table.to_toml(), warnings })
 }
 
+/// Whether a timing is right and clean.
+pub fn counts(timing: &Timing) -> bool {
+    timing.bad_items == 0 && timing.residual.is_finite() && timing.rel_sd <= CLEAN
+}
+
 fn add(grid: &mut Grid, timing: Timing) -> Result<(), String> {
     if timing.bad_items > 0 || !timing.residual.is_finite() {
         return Ok(());
     }
     let cell = timing.cell()?;
     let (exact, log) = cell.key();
+    // Knobs in any order are one spelling. What cannot be read is told with the table.
+    let vocabulary = batchlas::VOCABULARIES.iter().find(|vocabulary| vocabulary.op == timing.op);
+    let read = vocabulary.and_then(|vocabulary| vocabulary.spelling(&timing.family).ok());
+    let spelling = read.map_or(timing.family, |spelling| spelling.to_string());
     let table = (timing.op, timing.dtype, timing.arch);
     let cells = grid.entry(table).or_default();
     let nothing = || Times { cell, spellings: BTreeMap::new(), unclean: BTreeMap::new() };
     let times = cells.entry((log, exact)).or_insert_with(nothing);
     if timing.rel_sd <= CLEAN {
-        times.spellings.insert(timing.family, (timing.ns_per_item, timing.code));
+        times.spellings.insert(spelling, (timing.ns_per_item, timing.code));
     } else {
-        times.unclean.insert(timing.family, timing.ns_per_item);
+        times.unclean.insert(spelling, timing.ns_per_item);
     }
     Ok(())
 }
@@ -146,9 +194,31 @@ fn row(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+
     use super::*;
-    use crate::measure::{Op, Provenance, rank};
-    use batchlas::{Dtype, Uplo};
+    use crate::measure::{Op, Provenance, chosen, rank};
+    use batchlas::{Dtype, Executed, Uplo};
+
+    /// What was transcribed is chosen on that device without borrowing, and the trace says what it rests on.
+    #[test]
+    fn transcribed_rows_say_so_in_the_trace() {
+        let text = include_str!("../../../tuned/ledger/sm_89.txt");
+        for file in transcribed("sm_89.txt", text, "sm_89", "BatchLAS", "cargo xtask tables").unwrap() {
+            let committed = batchlas::TABLES.iter().find(|(name, _)| *name == file.name);
+            assert_eq!(committed.map(|(_, text)| *text), Some(&file.text[..]), "run cargo xtask tables");
+        }
+        let device = "sm_89".parse::<Arch>().unwrap().device().unwrap();
+        let records = Arc::new(Mutex::new(Vec::<Executed>::new()));
+        let ctx = Context::rehearsing(device, Environment::default()).unwrap().with_recorder(records.clone());
+        let cell = Cell { op: Op::Potrf, dtype: Dtype::F32, uplo: Uplo::Lower, n: 16, nrhs: 0, batch: 32768 };
+        assert!(chosen(&ctx, &cell).unwrap().starts_with("potrf=tiny"));
+        let why = records.lock().unwrap()[0].choice.why.to_string();
+        assert!(why.starts_with("rank 0 of potrf.f32.sm_89.toml:"), "{why}");
+        assert!(why.contains("transcribed:BatchLAS, distance 0.000") && !why.contains("borrowed"), "{why}");
+        let error = transcribed("x", "potrf f32 L 8 4 nonsense", "sm_89", "y", "z").unwrap_err().to_string();
+        assert!(error.starts_with("x: ") && error.contains("nonsense"), "{error}");
+    }
 
     #[test]
     fn clean_rows_are_ranked_the_latest_of_a_spelling_counts_and_changed_code_is_told() {

@@ -23,11 +23,20 @@ static GRIDS: &[(&str, &str)] = &[
     ("herk", include_str!("../grids/herk.txt")),
 ];
 
+/// See [`off_grid`].
+static QUALITY: &str = include_str!("../grids/quality.txt");
+
 /// The committed grid of an operation, if it has one.
 pub fn grid(op: &str) -> Option<Vec<Cell>> {
     let (_, text) = GRIDS.iter().find(|(name, _)| *name == op)?;
     // A test reads all of them.
     sweep::grid(text).ok()
+}
+
+/// Problems that no grid has, by which the tables' choice is judged: `grids/quality.txt`, drawn from a seed (a test draws
+/// them again).
+pub fn off_grid() -> Vec<Cell> {
+    sweep::grid(QUALITY).unwrap_or_default()
 }
 
 /// The operations with a committed grid.
@@ -132,8 +141,62 @@ impl Ledger {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::{Op, Provenance, rank};
-    use batchlas::{Dtype, Uplo};
+    use crate::matrices::Random;
+    use crate::measure::{Op, Product, Provenance, Solve, rank};
+    use batchlas::{Diag, Dtype, Side, Trans, Uplo};
+
+    /// Problems as a user may have them: every operation and type in turn, sizes and batches log-uniform, at most 96 MiB.
+    fn draw(seed: u64, count: usize) -> Vec<Cell> {
+        const BYTES: f64 = (96 << 20) as f64;
+        let mut random = Random::new(seed, 0);
+        let mut uniform = || (random.real() + 1.0) / 2.0;
+        let log =
+            |uniform: f64, low: f64, high: f64| (low * (high / low).powf(uniform) + 0.5).floor() as usize;
+        let gridded: HashSet<String> =
+            ops().filter_map(grid).flatten().map(|cell| cell.to_string()).collect();
+        let mut cells: Vec<Cell> = Vec::new();
+        while cells.len() < count {
+            let mut either = || usize::from(uniform() >= 0.5);
+            let (uplo, side) = (Uplo::ALL[either()], Side::ALL[either()]);
+            let trans = [either(), either()].map(|i| [Trans::No, Trans::ConjTrans][i]);
+            let (n, m) = (log(uniform(), 2.0, 400.0), log(uniform(), 16.0, 400.0));
+            let (k, nrhs, q) =
+                (log(uniform(), 16.0, 160.0), log(uniform(), 1.0, 64.0), log(uniform(), 1.0, 1024.0));
+            let square = n.max(16);
+            // Of twenty: five factorisations, six solves, six triangular solves, two products, one update.
+            let (op, uplo, n, nrhs, elements) = match cells.len() / 4 % 20 {
+                0 | 4 | 8 | 12 | 16 => (Op::Potrf, uplo, n, 0, n * n),
+                1 | 5 | 9 | 13 | 17 | 19 => (Op::Posv(Solve::Storing), uplo, n, nrhs, n * (n + nrhs)),
+                2 | 6 | 10 | 14 | 18 | 3 => {
+                    (Op::Trsm(side, trans[0], Diag::NonUnit), uplo, n, q, n * (n + q))
+                }
+                7 | 15 => {
+                    let elements = m * square + (m + square) * k;
+                    (Op::Product(Product::Gemm(trans, m, k), 0), Uplo::Lower, square, 0, elements)
+                }
+                _ => (Op::Product(Product::Herk(trans[0], k), 0), uplo, m, 0, m * (m + k)),
+            };
+            let dtype = Dtype::ALL[cells.len() % 4];
+            let most = BYTES / (elements * dtype.bytes()) as f64;
+            let cell = Cell { op, dtype, uplo, n, nrhs, batch: log(uniform(), 1.0, most.max(2.0)) };
+            if !gridded.contains(&cell.to_string()) {
+                cells.push(cell);
+            }
+        }
+        cells
+    }
+
+    #[test]
+    fn the_off_grid_problems_are_a_seeded_draw() {
+        let cells = draw(9, 200);
+        let text: String = cells.iter().map(|cell| format!("{cell}\n")).collect();
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/grids/quality.txt");
+        if std::env::var_os("BATCHLAS_BLESS").is_some() {
+            std::fs::write(path, &text).unwrap();
+        }
+        assert_eq!(std::fs::read_to_string(path).unwrap(), text, "run again with BATCHLAS_BLESS=1");
+        assert_eq!(off_grid().len(), 200);
+    }
 
     #[test]
     fn the_grids_parse_and_name_their_operation() {

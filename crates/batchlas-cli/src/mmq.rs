@@ -17,7 +17,7 @@ const CHUNK_BYTES: usize = 64 << 20;
 /// Multiply activations by a matrix of Q4_K weights: y = x W^T
 #[derive(Debug, Args)]
 pub(crate) struct MmqArgs {
-    /// GGUF file and tensor, as W.gguf:blk.0.attn_q.weight
+    /// GGUF file and tensor, as `model.gguf:blk.0.attn_q.weight`
     weights: String,
     /// Activations: float32, shape (tokens, K)
     x: PathBuf,

@@ -31,6 +31,9 @@ pub(crate) struct Tune {
     /// Instead of the built-in grids, the cells of a file: a sweep without routes
     #[arg(long)]
     grid: Option<PathBuf>,
+    /// Time also what the tables choose, and instead of the grids 200 problems that are on none: how good is the choice?
+    #[arg(long)]
+    quality: bool,
     /// Ledger to append to, one JSON object a line
     #[arg(short, long)]
     output: PathBuf,
@@ -102,11 +105,15 @@ pub(crate) fn tune(args: &Tune) -> Result<usize> {
     }
     let mut ctx = context(args.device, args.threads, &[])?;
     let rehearsal = ctx.rehearsal();
-    let planned: Vec<(&Cell, Arms)> = cells
-        .iter()
-        .map(|cell| Ok((cell, tune::arms(&ctx, &rehearsal, cell, args.every)?)))
-        .collect::<Result<_>>()?;
-    if ctx.device().is_gpu() && planned.iter().any(|(cell, _)| !ledger.has(cell)) {
+    let arms = |cell| {
+        let mut arms = tune::arms(&ctx, &rehearsal, cell, args.every)?;
+        // What was chosen is in the row.
+        arms.extend(args.quality.then(|| ("auto".to_owned(), None)));
+        Ok((cell, arms))
+    };
+    let planned: Vec<(&Cell, Arms)> =
+        cells.iter().filter(|cell| !ledger.has(cell)).map(arms).collect::<Result<_>>()?;
+    if ctx.device().is_gpu() && !planned.is_empty() {
         ctx = compiled(args, &ctx, &planned)?;
     }
     let bar = progress(planned.len(), "timing");
@@ -114,9 +121,6 @@ pub(crate) fn tune(args: &Tune) -> Result<usize> {
     let mut empty = 0;
     for (cell, arms) in &planned {
         bar.inc(1);
-        if ledger.has(cell) {
-            continue;
-        }
         bar.set_message(cell.to_string());
         match rank(&ctx, cell, arms, args.reps, &provenance) {
             Ok(rows) if !rows.is_empty() => {
@@ -145,6 +149,7 @@ fn cells(args: &Tune) -> Result<Vec<Cell>> {
             let text = fs::read_to_string(path).map_err(CliError::reading(path))?;
             sweep::grid(&text).map_err(|e| CliError::Lab(format!("{}: {e}", path.display())))?
         }
+        None if args.quality => tune::off_grid(),
         None => known.into_iter().filter_map(tune::grid).flatten().collect(),
     };
     let wanted = |cell: &Cell| {

@@ -71,7 +71,8 @@ impl Knobs {
         let once = family.knob("read").map_or(pays, |value| value.to_string() == "once");
         let warps = knob("warps").unwrap_or(match n {
             0..=128 => 1,
-            129..=511 => 4,
+            129..=256 => 2,
+            257..=767 => 4,
             _ => 8,
         });
         // A factor that is kept is the larger part of a unit, and small work-groups fill what is left better.

@@ -114,12 +114,12 @@ template <class T> struct Terms {
 /// The rows of a tile that a warp holds: 16 Down rows, TILE columns.
 ///
 /// With g = lane / 4 and t = lane % 4, a lane has columns 2 t and 2 t + 1 of each WIDE, and of the rows RUN consecutive ones, 16 bytes where there are so
-/// many, of each 8 RUN.
-template <class T, int Down> struct Strip {
+/// many (`Wide`), of each 8 RUN.
+template <class T, int Down, bool Wide> struct Strip {
   using R = Real<T>;
   using Of = Terms<T>;
   static constexpr int ROWS = 16 * Down, OWN_ROWS = 2 * Down, BLOCKS = TILE / WIDE;
-  static constexpr int RUN = PER_16_BYTES<T> < OWN_ROWS ? PER_16_BYTES<T> : OWN_ROWS;
+  static constexpr int RUN = !Wide ? 1 : PER_16_BYTES<T> < OWN_ROWS ? PER_16_BYTES<T> : OWN_ROWS;
 
   R c[Down][BLOCKS][Of::PARTS][4];
 
@@ -167,15 +167,21 @@ template <class T, int Down> struct Strip {
     }
   }
 
-  /// Subtracts `Count` blocks of staged columns from those that start at `first`; `rows` points to the warp's first row.
-  template <int Pitch, int Count> BATCHLAS_DEVICE void subtract(const T *rows, int first) {
+  /// What this lane has of RUN rows from its `i`-th on, at index k of a staged tile.
+  template <class Tile> static BATCHLAS_DEVICE Vector<T, RUN> run(const T *tile, int i, int k) {
+    return *reinterpret_cast<const Vector<T, RUN> *>(tile + Tile::ahead(i / RUN * 8 * RUN) + Tile::at(g() * RUN, k));
+  }
+
+  /// Subtracts `Count` blocks of columns from those that start at `first`; `tile` points to the warp's first row in the first of the tiles that have Depth of the
+  /// columns each.
+  template <class Tile, int Depth, int Count> BATCHLAS_DEVICE void subtract(const T *tile, int first) {
 #pragma unroll
     for (int n = 0; n < Count; n++) {
 #pragma unroll
       for (int q = 0; q < 2; q++) {
 #pragma unroll
         for (int i = 0; i < OWN_ROWS; i += RUN) {
-          const Vector<T, RUN> v = *reinterpret_cast<const Vector<T, RUN> *>(rows + (n * WIDE + 2 * t() + q) * Pitch + row(i));
+          const Vector<T, RUN> v = run<Tile>(tile + n * WIDE / Depth * (Tile::BYTES / int(sizeof(T))), i, n * WIDE % Depth + 2 * t() + q);
 #pragma unroll
           for (int r = 0; r < RUN; r++) {
             set(i + r, first + n, q, sub(get(i + r, first + n, q), v.at[r]));
@@ -185,14 +191,14 @@ template <class T, int Down> struct Strip {
     }
   }
 
-  /// The left operand from shared memory, where element (row, k) is at k Pitch + row; `rows` points to the warp's first row and the product's first k.
-  template <int Pitch> static BATCHLAS_DEVICE void load(typename Of::Left (&left)[Down], const T *rows) {
+  /// The left operand from shared memory; `tile` points to the warp's first row, k is the product's first index.
+  template <class Tile> static BATCHLAS_DEVICE void load(typename Of::Left (&left)[Down], const T *tile, int k) {
     T x[Of::OWN][OWN_ROWS];
 #pragma unroll
     for (int e = 0; e < Of::OWN; e++) {
 #pragma unroll
       for (int i = 0; i < OWN_ROWS; i += RUN) {
-        const Vector<T, RUN> v = *reinterpret_cast<const Vector<T, RUN> *>(rows + (t() + 4 * e) * Pitch + row(i));
+        const Vector<T, RUN> v = run<Tile>(tile, i, k + t() + 4 * e);
 #pragma unroll
         for (int r = 0; r < RUN; r++) {
           x[e][i + r] = v.at[r];
@@ -210,18 +216,18 @@ template <class T, int Down> struct Strip {
       Of::set(left[m], upper, lower);
     }
   }
-  /// The right operand of one block of columns, which starts at `cols`.
-  template <int Pitch> static BATCHLAS_DEVICE void load(typename Of::Right &right, const T *cols) {
+  /// The right operand of one block of columns, which starts at `tile`.
+  template <class Tile> static BATCHLAS_DEVICE void load(typename Of::Right &right, const T *tile, int k) {
     T x[Of::OWN];
 #pragma unroll
     for (int e = 0; e < Of::OWN; e++) {
-      x[e] = cols[(t() + 4 * e) * Pitch + g()];
+      x[e] = tile[Tile::at(g(), k + t() + 4 * e)];
     }
     Of::set(right, x);
   }
 
   /// Adds a b^H, of staged tiles; `a` points to the warp's first row. `Some`: only for the first `blocks` blocks.
-  template <int Depth, int Pitch, bool Some> BATCHLAS_DEVICE void add(const T *a, const T *b, int blocks) {
+  template <int Depth, class Tile, bool Some> BATCHLAS_DEVICE void add(const T *a, const T *b, int blocks) {
     constexpr int K = Of::COUNT * Of::APART;
     static_assert(Depth % K == 0, "a stage is whole sums");
 #pragma unroll 1
@@ -230,7 +236,7 @@ template <class T, int Down> struct Strip {
 #pragma unroll
       for (int s = 0; s < Of::APART; s++) {
         typename Of::Left step[Down];
-        load<Pitch>(step, a + (k + s * Of::COUNT) * Pitch);
+        load<Tile>(step, a, k + s * Of::COUNT);
 #pragma unroll
         for (int m = 0; m < Down; m++) {
 #pragma unroll
@@ -245,7 +251,7 @@ template <class T, int Down> struct Strip {
           typename Of::Right right[Of::APART];
 #pragma unroll
           for (int s = 0; s < Of::APART; s++) {
-            load<Pitch>(right[s], b + (k + s * Of::COUNT) * Pitch + n * WIDE);
+            load<Tile>(right[s], b + Tile::ahead(n * WIDE), k + s * Of::COUNT);
           }
 #pragma unroll
           for (int m = 0; m < Down; m++) {
@@ -260,19 +266,28 @@ template <class T, int Down> struct Strip {
   }
 };
 
+/// Columns in shared memory, Pitch elements from one to the next, as the readers of staged tiles take them.
+template <int Pitch> struct Columns {
+  static BATCHLAS_DEVICE constexpr int ahead(int n) { return n; }
+  static BATCHLAS_DEVICE constexpr int at(int outer, int inner) { return inner * Pitch + outer; }
+};
+
 /// A tile of S and what its block does with it.
 template <class T, int Down, int Depth, int Stages, Uplo U, bool Aligned> struct LeftTile {
   using R = Real<T>;
   using Of = Terms<T>;
-  using Rows = Strip<T, Down>;
+  using Rows = Strip<T, Down, U == Uplo::Lower>;
   static constexpr int WARPS = TILE / Rows::ROWS, THREADS = WARPS * arch::WARP;
   static_assert(THREADS >= TILE, "a thread per row");
-  /// A row of S is an outer index of a product.
-  static constexpr Contiguous C = U == Uplo::Lower ? Contiguous::Outer : Contiguous::Inner;
-  using Staged = StagedTile<T, TILE, Depth, THREADS, C, Aligned, sizeof(T) == 4 ? 8 : sizeof(T) == 8 ? 4 : 2>;
-  static constexpr int PITCH = Staged::PITCH;
+  /// Elements from a column to the next of what is on distinct banks along rows.
+  static constexpr int PAD = sizeof(T) == 4 ? 8 : sizeof(T) == 8 ? 4 : 2, PITCH = TILE + PAD;
+  /// A row of S is an outer index of a product; in the upper triangle it is contiguous along the inner one, and stays so.
+  using Staged = typename Either<U == Uplo::Lower, StagedTile<T, TILE, Depth, THREADS, Contiguous::Outer, Aligned, PAD>,
+                                 KeptTile<T, TILE, Depth, THREADS, Aligned || sizeof(T) == 16>>::Type;
   /// Columns of the tile itself in a stage, and the stages that it takes.
   static constexpr int OWN = 2 * Depth, OWN_STAGES = TILE / OWN;
+  /// Elements of a staged operand.
+  static constexpr int TILE_ELEMENTS = Staged::BYTES / int(sizeof(T));
   /// Elements from a column of the diagonal tile to the next: the fragments of a solve are on distinct banks.
   static constexpr int SOLVE_PITCH = TILE + PER_16_BYTES<T>;
   /// Shared memory: the ring of stages, and afterwards the diagonal tile, or a panel before and after its solve.
@@ -321,25 +336,25 @@ template <class T, int Down, int Depth, int Stages, Uplo U, bool Aligned> struct
     // Blocks of columns that reach the triangle.
     const int blocks = (warp_row + Rows::ROWS) / WIDE;
     int full = 0, empty = Stages - 1;
-    // The elements of the stage that comes next, whole.
+    // The warp's rows in the stage that comes next, whole.
     auto next = [&](int stage) {
       // The wait makes this thread's part of the stage whole, the barrier everybody's; and it says that nobody reads the stage that is filled next.
       arch::wait_async<Stages - 2>();
       arch::sync_block();
       fill(stage + Stages - 1, empty);
-      const T *const at = shared + full * (2 * Depth * PITCH);
+      const T *const at = shared + full * (2 * TILE_ELEMENTS) + Staged::ahead(warp_row);
       full = full + 1 == Stages ? 0 : full + 1;
       empty = empty + 1 == Stages ? 0 : empty + 1;
       return at;
     };
 #pragma unroll 1
     for (int stage = 0; stage < stages; stage++) {
-      const T *const left = next(stage), *const right = left + (Diagonal ? 0 : Depth * PITCH);
-      acc.template add<Depth, PITCH, Diagonal>(left + warp_row, right, blocks);
+      const T *const left = next(stage), *const right = left - Staged::ahead(warp_row) + (Diagonal ? 0 : TILE_ELEMENTS);
+      acc.template add<Depth, Staged, Diagonal>(left, right, blocks);
     }
 #pragma unroll
     for (int stage = 0; stage < OWN_STAGES; stage++) {
-      acc.template subtract<PITCH, OWN / WIDE>(next(stages + stage) + warp_row, stage * (OWN / WIDE));
+      acc.template subtract<Staged, Depth, OWN / WIDE>(next(stages + stage), stage * (OWN / WIDE));
     }
     arch::sync_block(); // Nobody reads the ring.
   }
@@ -475,7 +490,7 @@ private:
     for (int e = static_cast<int>(threadIdx.x); e < TILE * OWN; e += THREADS) {
       const int row = U == Uplo::Lower ? e % TILE : e / EIGHT % TILE, k = U == Uplo::Lower ? e / TILE : e / (EIGHT * TILE) * EIGHT + e % EIGHT;
       const u64 from = corner + (U == Uplo::Lower ? row * sizeof(T) + k * ld_bytes : k * sizeof(T) + row * ld_bytes);
-      arch::copy_async_or_zero<sizeof(T)>(begin + k <= row && row < size, to + (k * PITCH + row) * int(sizeof(T)), from);
+      arch::copy_async_or_zero<sizeof(T)>(begin + k <= row && row < size, to + (k / Depth * TILE_ELEMENTS + Staged::at(row, k % Depth)) * int(sizeof(T)), from);
     }
   }
 
@@ -629,12 +644,12 @@ private:
   /// Adds the product of a solved panel to the blocks right of it, and moves them by Shift; `col` is the tile's column of block 0.
   template <int Shift> BATCHLAS_DEVICE void update(Rows &acc, const T *solved, int col) const {
     typename Of::Left left[Down];
-    Rows::template load<PITCH>(left, solved + warp_row);
+    Rows::template load<Columns<PITCH>>(left, solved + warp_row, 0);
 #pragma unroll
     for (int b = Shift; b < Rows::BLOCKS; b++) {
       if (b < (TILE - col) / WIDE) {
         typename Of::Right right[1];
-        Rows::template load<PITCH>(right[0], solved + col + b * WIDE);
+        Rows::template load<Columns<PITCH>>(right[0], solved + col + b * WIDE, 0);
 #pragma unroll
         for (int m = 0; m < Down; m++) {
           typename Of::Left one[1];

@@ -77,12 +77,14 @@ pub struct Knobs {
 
 impl Knobs {
     /// The knobs of a spelling; what it leaves out is set so that every kernel compiles without a frame or a spill.
-    pub fn new(dtype: Dtype, family: &Spelling) -> Knobs {
-        let (rows, depth, stages, blocks) = match dtype {
-            Dtype::F32 => (32, 16, 3, 6),
-            Dtype::F64 => (16, 16, 3, 4),
-            Dtype::C32 => (16, 8, 3, 3),
-            Dtype::C64 => (16, 8, 3, 2),
+    pub fn new(dtype: Dtype, uplo: Uplo, family: &Spelling) -> Knobs {
+        let (rows, depth, stages, blocks) = match (dtype, uplo) {
+            (Dtype::F32, Uplo::Lower) => (32, 16, 3, 6),
+            (Dtype::F32, Uplo::Upper) => (32, 32, 2, 6),
+            (Dtype::F64, Uplo::Lower) => (16, 16, 3, 4),
+            (Dtype::F64, Uplo::Upper) => (16, 16, 3, 3),
+            (Dtype::C32, _) => (16, 16, 3, 3),
+            (Dtype::C64, _) => (16, 8, 3, 2),
         };
         let knob = |name, default| family.int(name).unwrap_or(default);
         Knobs {
@@ -98,12 +100,13 @@ impl Knobs {
     }
 
     /// Dynamic shared memory of a work-group in bytes: the ring of stages, or a diagonal tile (`BYTES` of the text).
-    fn shared_bytes(&self, dtype: Dtype) -> u32 {
+    fn shared_bytes(&self, dtype: Dtype, uplo: Uplo) -> u32 {
         let tile = TILE as u32;
-        let pad = match dtype {
-            Dtype::F32 => 8,
-            Dtype::F64 | Dtype::C32 => 4,
-            Dtype::C64 => 2,
+        let pad = match (uplo, dtype) {
+            (Uplo::Upper, _) => 0,
+            (Uplo::Lower, Dtype::F32) => 8,
+            (Uplo::Lower, Dtype::F64 | Dtype::C32) => 4,
+            (Uplo::Lower, Dtype::C64) => 2,
         };
         let bytes = dtype.bytes() as u32;
         let ring = self.stages * 2 * self.depth * (tile + pad) * bytes;
@@ -152,7 +155,7 @@ impl Variant {
 /// The kernel of one setting.
 pub fn kernel(dtype: Dtype, variant: Variant, knobs: &Knobs) -> Kernel {
     let Knobs { rows, depth, stages, blocks } = *knobs;
-    let shared = knobs.shared_bytes(dtype);
+    let shared = knobs.shared_bytes(dtype, variant.uplo);
     let uplo = if variant.uplo == Uplo::Lower { "Lower" } else { "Upper" };
     Kernel {
         source: &SOURCE,
@@ -168,7 +171,7 @@ pub fn kernel(dtype: Dtype, variant: Variant, knobs: &Knobs) -> Kernel {
 
 /// Every kernel that a spelling of this family launches for one type and triangle.
 pub fn layouts(dtype: Dtype, uplo: Uplo, family: &Spelling) -> impl Iterator<Item = Kernel> {
-    let knobs = Knobs::new(dtype, family);
+    let knobs = Knobs::new(dtype, uplo, family);
     let served = knobs.depth.is_multiple_of(Knobs::grain(dtype));
     let variants = Variant::all(dtype).filter(move |variant| served && variant.uplo == uplo);
     variants.map(move |variant| kernel(dtype, variant, &knobs))
@@ -195,12 +198,12 @@ pub(crate) fn can_run(
             format!("{dtype} has more code than the instruction cache of {} holds", device.arch).into()
         );
     }
-    let knobs = Knobs::new(dtype, family);
+    let knobs = Knobs::new(dtype, shape.uplo, family);
     let grain = Knobs::grain(dtype);
     if !knobs.depth.is_multiple_of(grain) {
         return Err(format!("depth={} must be a multiple of {grain} for {dtype}", knobs.depth).into());
     }
-    let (need, budget) = (knobs.shared_bytes(dtype) as usize, device.slm_budget);
+    let (need, budget) = (knobs.shared_bytes(dtype, shape.uplo) as usize, device.slm_budget);
     if need > budget {
         return Err(format!("{dtype} needs {need} B of shared memory of {budget} B").into());
     }
@@ -240,7 +243,7 @@ pub(crate) fn run<T: Scalar>(
         batch: a.batch(),
     })?;
     let (address, offset) = a.address();
-    let kernel = kernel(T::DTYPE, Variant::of(uplo, &a), &Knobs::new(T::DTYPE, family));
+    let kernel = kernel(T::DTYPE, Variant::of(uplo, &a), &Knobs::new(T::DTYPE, uplo, family));
     let columns = a.rows().div_ceil(TILE) as u32;
     for column in 0..columns {
         // The first launch has no finished column and one tile; the one of column c does the tiles below diagonal tile c.
@@ -331,12 +334,12 @@ mod tests {
     fn the_entry_names_every_template_parameter() {
         let family = VOCABULARY.spelling("left:rows=16:depth=32:stages=2:blocks=5").unwrap();
         let variant = Variant { uplo: Uplo::Upper, aligned: true };
-        let kernel = kernel(Dtype::F32, variant, &Knobs::new(Dtype::F32, &family));
+        let kernel = kernel(Dtype::F32, variant, &Knobs::new(Dtype::F32, variant.uplo, &family));
         assert_eq!(
             kernel.entry,
-            "batchlas::potrf_left<batchlas::f32, 1, 32, 2, 36864, batchlas::Uplo::Upper, true, 5>"
+            "batchlas::potrf_left<batchlas::f32, 1, 32, 2, 32768, batchlas::Uplo::Upper, true, 5>"
         );
-        assert_eq!(kernel.promise, Promise { threads: 128, min_blocks: 5, max_dynamic_shared: 36_864 });
+        assert_eq!(kernel.promise, Promise { threads: 128, min_blocks: 5, max_dynamic_shared: 32_768 });
         let default = VOCABULARY.spelling("left").unwrap();
         assert_eq!(Dtype::ALL.map(|dtype| kernels(dtype, &default).count()), [4, 4, 4, 2]);
     }

@@ -94,40 +94,50 @@ template <class T, int Blocks> struct Packed {
   static constexpr int TRIANGLE = Blocks * (Blocks + 1) / 2 * (BLOCK * BLOCK / 2);
   static constexpr int RECIPROCALS = Blocks * BLOCK / 2;
 
-  /// Element (row, col) of a block below the diagonal. Pairs of a row are permuted so that neither the copies, down a column, nor the reads, eight rows at a time,
-  /// meet in a bank.
+  /// Element (row, col) of a block below the diagonal. Pairs of a row are permuted so that the reads, eight rows at a time, do not meet in a bank; copies down a
+  /// column meet in twos.
   static BATCHLAS_DEVICE int place(int row, int col) { return (row * 4 + ((col / 2) ^ (row & 3))) * 2 + col % 2; }
   static BATCHLAS_DEVICE constexpr int block(int row, int col) { return (row * (row + 1) / 2 + col) * (BLOCK * BLOCK / 2); }
 
   /// Starts the copies of the strict lower triangle of the first `n` unknowns, and completes it by zeros. Diagonal blocks are transposed: substitution runs
-  /// down their columns.
+  /// down their columns. Blocks are dealt to warps in the order in which they lie in shared memory; a lane copies two elements of each, half a block apart.
   template <int Warps> static BATCHLAS_DEVICE void copy(Pair<T> *shared, u64 e, i64 equation, i64 unknown, int n, bool along_equations) {
+    constexpr int HALF = BLOCK / 2;
+    const int fast = arch::lane() % BLOCK;
+    const int slow = arch::lane() / BLOCK;
+    const int i = along_equations ? fast : slow;
+    const int k = along_equations ? slow : fast;
+    const int next_i = along_equations ? i : i + HALF;
+    const int next_k = along_equations ? k + HALF : k;
+    const i64 over_half = HALF * (along_equations ? unknown : equation);
+    const i64 down = BLOCK * equation;
+    const i64 right = BLOCK * unknown;
+    const int first = place(i, k);
+    const int second = place(next_i, next_k);
+
+    const int warp = arch::uniform_warp();
+    T *to = shared[warp * (BLOCK * BLOCK / 2)].at;
     int row = 0;
-    int col = arch::warp();
-    while (true) {
+    int col = warp;
+    // Addresses of this lane's element in the block, and how far its block row reaches.
+    u64 from = e + i * equation + (k + BLOCK * col) * unknown;
+    i64 reach = 0;
+    for (int number = warp; number < Blocks * (Blocks + 1) / 2; number += Warps) {
       while (col > row) {
         col -= ++row;
+        reach += right;
+        from += down - reach;
       }
-      if (row >= Blocks) {
-        break;
-      }
-      T *const to = shared[block(row, col)].at;
-#pragma unroll
-      for (int half = 0; half < BLOCK * BLOCK; half += arch::WARP) {
-        const int fast = arch::lane() % BLOCK;
-        const int slow = (half + arch::lane()) / BLOCK;
-        const int i = along_equations ? fast : slow;
-        const int k = along_equations ? slow : fast;
-        const int s = row * BLOCK + i;
-        const int p = col * BLOCK + k;
-        T *const element = to + (row == col ? k * BLOCK + i : place(i, k));
-        const bool inside = p < s && s < n;
-        arch::copy_async<sizeof(T)>(inside, element, e + s * equation + p * unknown);
-        if (!inside) {
-          *element = zero<T>();
-        }
+      if (row > col && BLOCK * (row + 1) <= n) {
+        arch::copy_async<sizeof(T)>(true, to + first, from);
+        arch::copy_async<sizeof(T)>(true, to + second, from + over_half);
+      } else {
+        copy_part(to + (row == col ? k * BLOCK + i : first), from, BLOCK * row + i, BLOCK * col + k, n);
+        copy_part(to + (row == col ? next_k * BLOCK + next_i : second), from + over_half, BLOCK * row + next_i, BLOCK * col + next_k, n);
       }
       col += Warps;
+      from += Warps * right;
+      to += Warps * BLOCK * BLOCK;
     }
     arch::commit_async();
   }
@@ -137,6 +147,16 @@ template <class T, int Blocks> struct Packed {
     T *const to = shared[TRIANGLE].at;
     for (int s = arch::warp() * arch::WARP + arch::lane(); s < Blocks * BLOCK; s += Warps * arch::WARP) {
       to[s] = reciprocal(load(s < n, e + s * step, one<T>()));
+    }
+  }
+
+private:
+  /// Equation `s` and unknown `p`: an element of the strict triangle, or zero.
+  static BATCHLAS_DEVICE void copy_part(T *element, u64 from, int s, int p, int n) {
+    const bool inside = p < s && s < n;
+    arch::copy_async<sizeof(T)>(inside, element, from);
+    if (!inside) {
+      *element = zero<T>();
     }
   }
 };

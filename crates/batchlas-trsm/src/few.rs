@@ -8,7 +8,7 @@
 
 use batchlas_core::seam::SolveShape;
 use batchlas_core::{
-    Device, Dtype, Kernel, KernelSource, MatBatch, MatBatchMut, Promise, Queue, Ran, Result, Scalar,
+    Device, Dtype, Kernel, KernelSource, MatBatch, MatBatchMut, Promise, Queue, Ran, Result, Scalar, Uplo,
 };
 use batchlas_resident::registers::blocks_per_sm;
 use batchlas_select::{Candidate, Class, Knob, Refusal, Spelling, Values};
@@ -71,6 +71,8 @@ impl Knobs {
         let copies = case.transposed && n > lanes;
         let more = match self.rhs {
             2.. if copies && n > 64 => 48,
+            // Rows that only part of the lanes have, or that come from the last block to the first.
+            2 if n > 64 && (case.uplo == Uplo::Upper || !n.is_multiple_of(lanes)) => 16,
             4.. if copies && n > 32 && dtype.is_complex() => 48,
             _ if copies => 16,
             8.. if n > 32 => 16,
@@ -203,7 +205,7 @@ mod tests {
     use super::*;
     use crate::VOCABULARY;
     use crate::operands::tests::{gpu, shape};
-    use batchlas_core::Trans;
+    use batchlas_core::{Side, Trans};
 
     fn check(text: &str, dtype: Dtype, n: usize, q: usize) -> Result<(), Refusal> {
         can_run(&gpu(), dtype, &shape(n, q, 1000), &VOCABULARY.spelling(text).unwrap())
@@ -234,6 +236,11 @@ mod tests {
         let family = VOCABULARY.spelling("few").unwrap();
         assert_eq!([1, 2, 3, 4, 5, 8].map(|q| default_rhs(Dtype::F32, 32, q)), [1, 2, 4, 4, 8, 8]);
         assert_eq!([64, 65, 128].map(|n| default_rhs(Dtype::F64, n, 8)), [4, 1, 1]);
+        let blocks = |n, uplo| {
+            let case = Case { side: Side::Left, uplo, transposed: false };
+            Knobs::new(Dtype::F32, n, case, 2, &family).blocks
+        };
+        assert_eq!([blocks(128, Uplo::Lower), blocks(127, Uplo::Lower), blocks(128, Uplo::Upper)], [5, 4, 4]);
         let kernels: Vec<_> = kernels([17, 100], COMPILED_Q, &family).collect();
         // Order 100: f32 with one or two right-hand sides, f64 and c32 with one.
         assert_eq!(kernels.len(), 4 * 4 * 8 + 4 * 8);

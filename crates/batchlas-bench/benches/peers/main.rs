@@ -10,7 +10,7 @@
 //! does something else meanwhile can only lengthen one. Ours is what a caller gets: automatic choice, packing, pivot tests
 //! and `info` included. Peers run as a loop over the items on one thread, and over a pool for more; MKL compact packs,
 //! computes and unpacks, 256 KiB at a time. Residuals of all arms are formed from the last item; a peer whose answer is
-//! wrong is no peer. `cargo xtask chart` draws the rows.
+//! wrong is no peer. `cargo xtask report` draws the rows.
 #![allow(unsafe_code, clippy::print_stdout)]
 
 mod arms;

@@ -1,12 +1,13 @@
 //! potrf, families `left` and `blocked`: one tile or block, two, and more, whole and not. Barriers are broken by
 //! `cargo xtask races`.
 
-use batchlas::Dtype;
+use batchlas::{Dtype, PotrfOptions, Uplo};
 use batchlas_bench::conform::Report;
 use batchlas_bench::corpus::FactorCase;
+use batchlas_bench::matrices::{Random, definite};
 use batchlas_bench::operands::Layout;
 
-use crate::{committed, context, every_rounding_is_spelled, planted};
+use crate::{committed, context, edited, every_rounding_is_spelled, planted};
 
 /// Runs cases of the committed corpus by name, with other orders and batches of 2.
 fn conform(
@@ -77,6 +78,10 @@ fn broken_kernels_are_seen() {
         ("return good < size ?", "return good < TILE ?"),
         // The rows of the tile end with the matrix.
         ("Rows::row(place(outer, run, r).i) < left, to", "true, to"),
+        // Of a diagonal tile only the triangle is read.
+        ("begin + k <= row && row < size", "row < size"),
+        // The tile is subtracted, all of it.
+        ("stage < OWN_STAGES; stage++", "stage < OWN_STAGES - 1; stage++"),
     ] {
         let report = conform(
             &planted(sound, broken),
@@ -94,4 +99,35 @@ fn blocked_is_clean_and_right() {
         &[("orders", &[33, 40], &[Layout::Padded]), ("negative pivots", &[40], &[Layout::Padded])];
     check("blocked:nb=32", Dtype::F64, cases);
     check("blocked:nb=32", Dtype::C32, &cases[..1]);
+}
+
+/// Statuses of an item that fails in both of its blocks, one that fails in the last, and a sound one; and whether all that they hold is finite.
+fn failures(ctx: &batchlas::Context) -> (Vec<(usize, i32)>, bool) {
+    const N: usize = 40;
+    let sound = definite::<f64>(N, &mut Random::new(36, 0));
+    let mut last = sound.clone();
+    last.set(N - 1, N - 1, -1.0);
+    let mut both = last.clone();
+    both.set(1, 1, -1.0);
+    let mut a = ctx.upload(&[both.data, last.data, sound.data].concat()).expect("a valid call");
+    let options = PotrfOptions { uplo: Uplo::Lower, route: Some("blocked:nb=32".into()) };
+    let view = a.view_mut(N, N, N, N * N, 3).expect("a valid call");
+    let info = ctx.potrf(view, &options).expect("a valid call").wait().expect("a valid call");
+    let finite = ctx.download(&a).expect("a valid call").iter().all(|x| x.is_finite());
+    (info.failures().collect(), finite)
+}
+
+#[test]
+fn the_first_failure_wins_and_a_failed_item_stays_finite() {
+    let right = (vec![(0, 2), (1, 40)], true);
+    assert_eq!(failures(&context()), right);
+    for (sound, broken) in [
+        ("status != 0 && *info == 0", "status != 0"),
+        ("*info = args.first + status", "*info = status"),
+        ("from_real<T>(i == j ? 1 : 0)", "from_real<T>(0)"),
+    ] {
+        // Of several kernels one has the text.
+        let ctx = edited(move |text| text.replace(sound, broken));
+        assert_ne!(failures(&ctx), right, "`{broken}` instead of `{sound}` was not seen");
+    }
 }

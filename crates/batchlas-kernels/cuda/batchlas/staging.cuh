@@ -5,8 +5,8 @@
 // `StagedTile`: in shared memory the inner index is the slow one, whichever is contiguous in global memory: element (outer e, inner k) lies at k PITCH + e.
 // A copy against the grain moves single elements, eight contiguous ones of global memory by eight lanes, onto distinct banks.
 //
-// `KeptTile`: an operand of f64 or c64 that is contiguous along the inner index stays so, for readers that take single elements anyway. Element (e, k) lies at
-// e Depth + k with two of its bits turned by e, so that 4 consecutive k of consecutive e, or of every second one, fall onto distinct banks.
+// `KeptTile`: an operand that is contiguous along the inner index stays so, for readers that take single elements anyway. Element (e, k) lies at e Depth + k with
+// two or three of its bits turned by e, so that 4 consecutive k of consecutive e (of 8 bytes: or of every second one) fall onto distinct banks.
 //
 // Elements beyond the operand's edge, outer or inner, become zeros and are not read. Addresses are running pointers, one per thread.
 #pragma once
@@ -93,14 +93,18 @@ private:
 /// The copies of one thread out of `Threads`, for an operand that is contiguous along the inner index. `Aligned`: it starts on 16 bytes, its leading dimension
 /// is a multiple of 16 bytes, and every copy moves 16 bytes.
 template <class T, int Extent, int Depth, int Threads, bool Aligned> struct KeptTile {
-  static_assert(sizeof(T) >= 8 && Depth % 8 == 0, "rows of whole half-lines of banks");
+  static_assert(Depth % (sizeof(T) == 4 ? 16 : 8) == 0, "rows of whole half-lines of banks");
   /// Bytes of one tile in shared memory.
   static constexpr int BYTES = Depth * Extent * int(sizeof(T));
   static constexpr bool OUTER_CONTIGUOUS = false;
   /// Elements from an outer index to the one `n` after it, where 8 divides `n`.
   static BATCHLAS_DEVICE constexpr int ahead(int n) { return n * Depth; }
   /// Where an element lies.
-  static BATCHLAS_DEVICE constexpr int at(int outer, int inner) { return (outer * Depth + inner) ^ (outer ^ (outer >> 2 & 1)) % (32 / int(sizeof(T))) * 4; }
+  static BATCHLAS_DEVICE constexpr int at(int outer, int inner) {
+    // 4 bytes: the rows of a line of banks take turns together.
+    const int turn = sizeof(T) == 4 ? outer * Depth / 32 % (Depth / 4 < 8 ? Depth / 4 : 8) : (outer ^ (outer >> 2 & 1)) % (32 / int(sizeof(T)));
+    return (outer * Depth + inner) ^ turn * 4;
+  }
 
   /// `operand` is the address of element (0, 0) of the item, `first` the outer index where the tile starts, `extent` where the operand ends.
   BATCHLAS_DEVICE KeptTile(u64 operand, u64 ld_bytes, int first, int extent) : ld_bytes(ld_bytes) {
