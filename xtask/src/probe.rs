@@ -47,6 +47,11 @@ pub(crate) const CATALOGUES: &[fn(Arch, Scope) -> Vec<Family>] = &[
     posv_jitter,
     staging,
     quench,
+    mmq_panel,
+    mmq_tile,
+    mmq_bf16,
+    mmq_stream,
+    mmq_wide,
 ];
 
 /// Every order; in CI the edges of the settings.
@@ -295,6 +300,43 @@ fn staging(_: Arch, _: Scope) -> Vec<Family> {
 
 fn quench(_: Arch, _: Scope) -> Vec<Family> {
     family("batchlas-posv", "quench", batchlas_posv::kernels())
+}
+
+/// Kernels of packed weights, whose registers are scarce: on the architecture that is measured; in CI one ring of stages, of `tile` and `bf16` the
+/// widest tiles.
+fn mmq(name: &str, arch: Arch, scope: Scope, kernels: fn(u32) -> Vec<Kernel>) -> Vec<Family> {
+    let (rings, step): (&[u32], usize) = if scope == Scope::All { (&[2, 3, 4], 1) } else { (&[3], 3) };
+    let fits = |kernel: &Kernel| {
+        let available = arch.multiprocessor().map_or(u32::MAX, |sm| sm.shared - sm.shared_reserved);
+        kernel.promise.max_dynamic_shared <= available
+    };
+    let kernels = rings.iter().flat_map(|&stages| kernels(stages).into_iter().rev().step_by(step));
+    family("batchlas-mmq", name, kernels.filter(|_| covered(arch, scope)).filter(fits))
+}
+
+fn mmq_panel(arch: Arch, scope: Scope) -> Vec<Family> {
+    family("batchlas-mmq", "panel", batchlas_mmq::panel::kernels().filter(|_| covered(arch, scope)))
+}
+
+fn mmq_tile(arch: Arch, scope: Scope) -> Vec<Family> {
+    mmq("tile", arch, scope, |stages| batchlas_mmq::tile::kernels(stages).collect())
+}
+
+fn mmq_bf16(arch: Arch, scope: Scope) -> Vec<Family> {
+    mmq("bf16", arch, scope, |stages| batchlas_mmq::bf16::kernels(stages).collect())
+}
+
+/// Bulk copies came with `sm_90`.
+fn mmq_stream(arch: Arch, scope: Scope) -> Vec<Family> {
+    if arch < Arch::from_capability(9, 0) {
+        return Vec::new();
+    }
+    mmq("stream", arch, scope, |stages| batchlas_mmq::stream::kernels(stages).collect())
+}
+
+fn mmq_wide(arch: Arch, scope: Scope) -> Vec<Family> {
+    let kernels = batchlas_mmq::wide::kernels().skip(usize::from(scope == Scope::Subset));
+    family("batchlas-mmq", "wide", kernels.filter(|_| covered(arch, scope)))
 }
 
 fn family(owner: &str, name: &str, kernels: impl IntoIterator<Item = Kernel>) -> Vec<Family> {

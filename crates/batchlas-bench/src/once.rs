@@ -10,6 +10,7 @@
 //! trsm  DTYPE SIDE UPLO TRANS DIAG N Q BATCH ROUTE
 //! gemm  DTYPE TRANSA TRANSB M N K BATCH ROUTE
 //! herk  DTYPE UPLO TRANS N K BATCH ROUTE
+//! mmq   f32 ARITHMETIC M N K 1 ROUTE       (M tokens, N rows of K weights)
 //! ```
 //!
 //! Operands are padded between columns and items (a call built in code may choose another layout), and all that is no
@@ -18,8 +19,9 @@
 use std::str::FromStr;
 
 use batchlas::{
-    Buffer, Context, Diag, Dtype, Element, GemmOptions, HerkOptions, PosvOptions, PotrfOptions, PotriOptions,
-    PotrsOptions, RealOf, Result, Scalar, Side, Trans, TrsmOptions, Uplo, WorkspaceMut,
+    Arithmetic, Buffer, Context, Diag, Dtype, Element, GemmOptions, HerkOptions, MmqError, MmqOptions,
+    PosvOptions, PotrfOptions, PotriOptions, PotrsOptions, Q4kMatrix, RealOf, Result, Scalar, Side, Trans,
+    TrsmOptions, Uplo, WorkspaceMut,
 };
 use num_complex::Complex;
 
@@ -42,6 +44,7 @@ pub enum Op {
     Trsm { side: Side, uplo: Uplo, trans: Trans, diag: Diag, n: usize, q: usize },
     Gemm { trans_a: Trans, trans_b: Trans, m: usize, n: usize, k: usize },
     Herk { uplo: Uplo, trans: Trans, n: usize, k: usize },
+    Mmq { arithmetic: Arithmetic, m: usize, n: usize, k: usize },
 }
 
 /// A call.
@@ -108,15 +111,28 @@ impl FromStr for Call {
                 n: word!("the order"),
                 k: word!("the inner dimension"),
             },
+            "mmq" => Op::Mmq {
+                arithmetic: match next("the arithmetic")? {
+                    "int8" => Arithmetic::Int8,
+                    "bf16" => Arithmetic::Bf16,
+                    other => return Err(format!("{line:?}: {other:?} is not int8 or bf16")),
+                },
+                m: word!("the tokens"),
+                n: word!("the rows"),
+                k: word!("the inner dimension"),
+            },
             other => {
                 return Err(format!(
-                    "{other:?} is not one of potrf, posv, mixed, potrs, potri, trsm, gemm, herk"
+                    "{other:?} is not one of potrf, posv, mixed, potrs, potri, trsm, gemm, herk, mmq"
                 ));
             }
         };
         let (batch, route) = (word!("the batch"), next("the route")?.to_owned());
         if matches!(op, Op::Potri { .. }) && route != "native" {
             return Err(format!("{line:?}: potri is run by \"native\" alone, not by {route:?}"));
+        }
+        if matches!(op, Op::Mmq { .. }) && (dtype, batch) != (Dtype::F32, 1) {
+            return Err(format!("{line:?}: mmq is of f32, and one product"));
         }
         match words.next() {
             None => Ok(Call { op, dtype, batch, layout: Layout::Padded, route }),
@@ -335,7 +351,55 @@ impl Call {
                 c.with_mut(ctx, |c| a.with(ctx, |a| ctx.herk(a, c, &options)))?;
                 bytes(&c)
             }
+            Op::Mmq { arithmetic, m, n, k } => {
+                self.mmq(ctx, watch, MmqOptions { arithmetic, route }, [m, n, k])
+            }
         }
+    }
+}
+
+impl Call {
+    fn mmq(
+        &self,
+        ctx: &Context,
+        watch: &mut dyn FnMut(&Operand),
+        options: MmqOptions,
+        [m, n, k]: [usize; 3],
+    ) -> Result<Vec<u8>> {
+        let refused = |error| match error {
+            MmqError::Call(error) => error,
+            other => batchlas::Error::Internal(other.to_string()),
+        };
+        let mut random = Random::new(25, 0);
+        let mut weights = vec![0u8; n * k / 256 * 144];
+        for block in weights.chunks_exact_mut(144) {
+            block.fill_with(|| (random.scalar::<f32>() * 128.0) as i8 as u8);
+            // d = 2^-7, dmin = 2^-8.
+            block[..4].copy_from_slice(&[0, 0x20, 0, 0x1c]);
+        }
+        let len = weights.len();
+        let weights = ctx.upload(&weights)?;
+        let (x, y) = (self.general::<f32>(k, m, 26), self.general::<f32>(n, m, 27));
+        let (mut x, mut y) = (x.upload(ctx)?, y.upload(ctx)?);
+        let (address, element, cols, written) = (weights.address(), 1, 1, false);
+        let triangle = None;
+        watch(&Operand {
+            name: "W",
+            address,
+            element,
+            len,
+            rows: len,
+            cols,
+            ld: len,
+            stride: len,
+            triangle,
+            written,
+        });
+        watch(&Operand::new("X", &x, None, false));
+        watch(&Operand::new("Y", &y, None, true));
+        let w = Q4kMatrix::from_buffer(&weights, n, k).map_err(refused)?;
+        y.with_mut(ctx, |y| x.with(ctx, |x| ctx.mmq(w, x, y, &options).map_err(refused)))?;
+        Ok(bytemuck::cast_slice(&y.download(ctx)?.data).to_vec())
     }
 }
 
@@ -351,6 +415,7 @@ mod tests {
         "trsm f64 R L C N 4 3 2 vendor",
         "gemm c32 T N 3 4 5 2 vendor",
         "herk f64 U N 4 3 2 vendor",
+        "mmq f32 int8 3 4 512 1 dot",
     ];
 
     #[test]
@@ -385,6 +450,8 @@ mod tests {
             ("potrf f32 L x 1 x", "the order is \"x\""),
             ("potrf f32 L 5 1 x y", "one word too many"),
             ("potri f32 L 5 1 vendor", "native"),
+            ("mmq f64 int8 1 1 256 1 dot", "mmq is of f32"),
+            ("mmq f32 int4 1 1 256 1 dot", "int4"),
         ] {
             let message = line.parse::<Call>().unwrap_err();
             assert!(message.contains(part), "{message}");

@@ -35,6 +35,10 @@ pub(crate) enum CliError {
         "{} holds {a_dtype} and {} holds {b_dtype}: both must have one element type", .a.display(), .b.display()
     )]
     DtypeMismatch { a: PathBuf, a_dtype: &'static str, b: PathBuf, b_dtype: &'static str },
+    #[error("{}: {reason}", .path.display())]
+    Weights { path: PathBuf, reason: String },
+    #[error("{}: element type {found}: activations must be float32, convert them with astype", .path.display())]
+    Activations { path: PathBuf, found: &'static str },
     #[error("--alpha {alpha} is complex, but the arrays hold {dtype}: its imaginary part must be 0")]
     ComplexAlpha { alpha: String, dtype: &'static str },
     #[error("--device {device}: {reason}")]
@@ -47,6 +51,8 @@ pub(crate) enum CliError {
     Stdout(io::Error),
     #[error(transparent)]
     Batchlas(#[from] batchlas::Error),
+    #[error(transparent)]
+    Mmq(#[from] batchlas::MmqError),
 }
 
 impl CliError {

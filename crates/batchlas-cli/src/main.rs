@@ -13,6 +13,7 @@
 mod devices;
 mod error;
 mod lab;
+mod mmq;
 mod npy;
 mod ops;
 mod report;
@@ -121,6 +122,7 @@ enum Command {
         #[command(flatten)]
         common: Common,
     },
+    Mmq(mmq::MmqArgs),
     GpuTest(lab::GpuTest),
     Bench(lab::Bench),
     Aot(lab::Aot),
@@ -195,6 +197,7 @@ fn execute(command: Command) -> Result<usize> {
         Command::Trsm { a, b, side, uplo, trans, diag, alpha, common } => {
             (Operation::Trsm { side, uplo, trans, diag, alpha }, a, Some(b), common)
         }
+        Command::Mmq(args) => return mmq::mmq(&args),
         Command::GpuTest(args) => return lab::gpu_test(&args),
         Command::Bench(args) => return lab::bench(&args),
         Command::Aot(args) => return lab::aot(&args),

@@ -605,3 +605,44 @@ fn the_committed_example_is_solved() {
     assert!(report["items"].as_u64().unwrap() > 2000);
     assert!(report["worst"]["residual"].as_f64().unwrap() < 50.0 * 12.0 * f64::EPSILON);
 }
+
+/// A GGUF file with one Q4_K tensor `w` of 2 x 256: d = 1, dmin = 0, every scale 1; nibbles of row 0 are 1, of row 1 they are 2.
+fn gguf() -> Vec<u8> {
+    let mut file =
+        [b"GGUF".as_slice(), &3u32.to_le_bytes(), &1u64.to_le_bytes(), &0u64.to_le_bytes()].concat();
+    file.extend([&1u64.to_le_bytes()[..], b"w", &2u32.to_le_bytes()].concat());
+    file.extend([256u64.to_le_bytes(), 2u64.to_le_bytes()].concat());
+    file.extend([&12u32.to_le_bytes()[..], &0u64.to_le_bytes()].concat());
+    file.resize(file.len().next_multiple_of(32), 0);
+    for nibbles in [0x11, 0x22] {
+        file.extend([0, 0x3c, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1]);
+        file.extend([nibbles; 128]);
+    }
+    file
+}
+
+#[test]
+fn activations_meet_the_weights_of_a_model_file() {
+    let sandbox = Sandbox::new();
+    sandbox.put("w.gguf", &gguf());
+    let x = Array::from_fn(&[3, 256], |ix| C64::from(ix[0] as f64 - 1.0));
+    for fortran in [false, true] {
+        sandbox.put("x.npy", &x.encode('<', "f4", fortran));
+        let output = sandbox.run("mmq w.gguf:w x.npy -o y.npy --device cpu");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.contains("3 tokens, 2 x 256 weights, mmq=dot"), "{text}");
+        let (y, descr) = Array::decode(&std::fs::read(sandbox.path("y.npy")).unwrap());
+        assert_eq!((y.shape.as_slice(), descr.as_str()), (&[3, 2][..], "<f4"));
+        let sums: Vec<f64> = y.data.iter().map(|y| y.re).collect();
+        assert_eq!(sums, [-256.0, -512.0, 0.0, 0.0, 256.0, 512.0]);
+    }
+    std::fs::remove_file(sandbox.path("y.npy")).unwrap();
+    sandbox.refuse("mmq w.gguf x.npy -o y.npy --device cpu", &["FILE:TENSOR"]);
+    sandbox.refuse("mmq w.gguf:v x.npy -o y.npy --device cpu", &["no tensor \"v\"", "such as w"]);
+    sandbox.refuse("mmq x.npy:w x.npy -o y.npy --device cpu", &["GGUF"]);
+    sandbox.save("x.npy", &x);
+    sandbox.refuse("mmq w.gguf:w x.npy -o y.npy --device cpu", &["float64", "float32"]);
+    sandbox.put("x.npy", &Array::from_fn(&[3, 255], |_| C64::from(1.0)).encode('<', "f4", false));
+    sandbox.refuse("mmq w.gguf:w x.npy -o y.npy --device cpu", &["(3, 255)", "(tokens, 256)"]);
+}

@@ -235,6 +235,11 @@ impl<T: Pod> Buffer<T> {
         self.memory.address()
     }
 
+    /// Where it is.
+    pub fn place(&self) -> Place {
+        self.memory.place()
+    }
+
     /// Enqueues a copy of `data` to element `start` and following.
     ///
     /// # Errors

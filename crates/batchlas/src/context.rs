@@ -27,6 +27,7 @@ pub static VOCABULARIES: &[&Vocabulary] = &[
     &batchlas_gemm::HERK,
     &batchlas_posv::POSV,
     &batchlas_posv::POTRS,
+    &batchlas_mmq::VOCABULARY,
 ];
 
 /// The vendor arm that belongs to a queue.

@@ -26,7 +26,7 @@
 //! caller's, which [`Context::posv_workspace`] sizes, and so neither allocates nor waits.
 //!
 //! What is promised of every item is in the documentation of the operations' crates: [`potrf`](batchlas_potrf),
-//! [`posv`](batchlas_posv), [`trsm`](batchlas_trsm), [`gemm`](batchlas_gemm).
+//! [`posv`](batchlas_posv), [`trsm`](batchlas_trsm), [`gemm`](batchlas_gemm), [`mmq`](batchlas_mmq).
 
 /// The README's example compiles and runs.
 #[cfg(doctest)]
@@ -35,6 +35,7 @@ struct Readme;
 
 mod context;
 mod info;
+mod mmq;
 mod operations;
 mod options;
 mod prepare;
@@ -47,12 +48,14 @@ pub use batchlas_core::{
 };
 pub use batchlas_kernels::code_digest;
 pub use batchlas_kernels::cuda::Graph;
+pub use batchlas_mmq::{Arithmetic, Panel, Q4kMatrix, gguf};
 pub use batchlas_posv::FactorOutput;
 pub use batchlas_posv::jitter::Jitter;
 pub use batchlas_select::{Environment, Executed, Recorder};
 pub use batchlas_vendor::Element;
 pub use context::{Context, TABLES, VOCABULARIES};
 pub use info::{Info, Jittered, Pending};
+pub use mmq::{MmqError, MmqOptions};
 pub use options::{
     GemmOptions, HerkOptions, PosvOptions, PotrfOptions, PotriOptions, PotrsOptions, TrsmOptions,
 };

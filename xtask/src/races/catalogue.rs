@@ -137,6 +137,31 @@ pub(crate) const FAMILIES: &[Family] = &[
             "herk c64 * C 70 40 2 mma",
         ],
     },
+    Family {
+        name: "mmq:stream",
+        // The simulated device has one multiprocessor: a block takes three tiles, and the ring comes round.
+        subset: &["mmq f32 int8 3 33 512 1 stream:stages=2"],
+        all: &["mmq f32 int8 9 49 4352 1 stream:stages=2", "mmq f32 int8 9 70 256 1 stream"],
+    },
+    Family {
+        name: "mmq:tile",
+        // Several blocks share the steps of a tile, each with more than its ring holds.
+        subset: &["mmq f32 int8 5 33 768 1 tile:tokens=16:rows=64:splits=2:stages=2"],
+        all: &[
+            "mmq f32 int8 33 70 768 1 tile:tokens=32:rows=64:splits=1",
+            "mmq f32 int8 5 33 1280 1 tile:tokens=128:rows=128:splits=2",
+        ],
+    },
+    Family {
+        name: "mmq:bf16",
+        subset: &["mmq f32 bf16 5 33 768 1 bf16:tokens=16:rows=64:splits=2:stages=2"],
+        all: &["mmq f32 bf16 33 70 768 1 bf16:tokens=32:rows=64:splits=1"],
+    },
+    Family {
+        name: "mmq:wide",
+        subset: &["mmq f32 int8 3 9 512 1 wide:depth=4"],
+        all: &["mmq f32 int8 33 70 512 1 wide:depth=8"],
+    },
 ];
 
 /// A defect that was made once, here or in the system that this project follows: planted, it must be seen, by a call or
