@@ -648,6 +648,7 @@ fn row(
 ) -> Row {
     let Cell { op, dtype, uplo, n, nrhs, batch } = *cell;
     let per_item = |seconds: &[f64], items: usize| median(seconds) * 1e9 / items as f64;
+    let reps = full.len();
     // On a CPU that others share, a run can only be lengthened: the faster half of the runs counts.
     let (full, halved) = (quieter(device, full), quieter(device, halved));
     let ns_per_item = per_item(&full, batch);
@@ -687,7 +688,7 @@ fn row(
         vendor_free: ran.vendor_free(),
         ns_per_item,
         rel_sd: relative_deviation(&full),
-        reps: full.len(),
+        reps,
         // A batch of one has no half to be compared with.
         saturated: batch > 1 && per_item(&halved, half(batch)) <= SATURATED * ns_per_item,
         residual,
