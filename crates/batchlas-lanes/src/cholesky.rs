@@ -426,6 +426,10 @@ unsafe fn factor<E: Element, const P: usize, const RP: usize, const CG: usize>(
                 let root = pivot.sqrt();
                 reciprocal[c] = one.div(root);
                 t[c][c] = E::from_real(root);
+                if good != all {
+                    // The place of the failure is told by the factor too: its diagonal is zero there.
+                    t[c][c] = E::from_real(E::zero().real().or_one(good).fnma(one, root));
+                }
                 for r in c + 1..P {
                     t[c][r] = t[c][r].scale(reciprocal[c]);
                 }

@@ -152,6 +152,8 @@ fn cholesky<T: Scalar>(isa: Isa, uplo: Uplo, (n, ld, nrhs): (usize, usize, usize
             );
         }
         if failed {
+            let diagonal = |at: usize| a[item * stride + at * (ld + 1)].widen().re;
+            assert!(diagonal(n / 2) == 0.0 && (0..n / 2).all(|at| diagonal(at) > 0.0), "{isa} n = {n}");
             a[item * stride..(item + 1) * stride].fill(T::zero());
         }
     }

@@ -13,8 +13,8 @@
 //!   finite: a NaN or an infinite pivot fails, so that success never hides one. It is always written.
 //! * The referenced triangle of a failed item is unspecified and may hold non-finite values: `tiny` and `cta` leave the
 //!   columns of the factor before the failing one and zeros from it on, `left` does so in tiles up to the failing pivot's
-//!   and leaves the rest as it was but for a few zeros, a vendor arm something else. Every other item is
-//!   bit-identical to what it would be alone.
+//!   and leaves the rest as it was but for a few zeros, `lanes` puts zeros on the diagonal where a pivot fails, a vendor
+//!   arm something else. Every other item is bit-identical to what it would be alone.
 
 pub mod blocked;
 pub mod cta;

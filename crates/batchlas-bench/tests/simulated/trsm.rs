@@ -167,7 +167,6 @@ fn every_guard_of_ragged_blocks_is_needed() {
     for (guard, broken) in [
         ("const bool inside = p < s && s < n;", "const bool inside = p < s;"),
         ("const bool inside = p < s && s < n;", "const bool inside = s < n;"),
-        ("if (row > col && BLOCK * (row + 1) <= n) {", "if (row > col) {"),
         ("*element = zero<T>();", ""),
         ("load(s < n, e + s * step, one<T>())", "load(true, e + s * step, one<T>())"),
         ("store_run(live && left > 0, at, v);", "store_run(live, at, v);"),
