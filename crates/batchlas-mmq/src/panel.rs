@@ -11,7 +11,7 @@
 //! So a token with anything that is not finite has a result of NaN, and no other token is touched. [`Arithmetic::Bf16`] rounds each activation to
 //! bfloat16, ties to even.
 //!
-//! [`layout`](crate::layout) says where all that lies. On a CPU and on a device the bytes are the same.
+//! [`layout`] says where all that lies. On a CPU and on a device the bytes are the same.
 #![allow(unsafe_code)]
 
 use batchlas_core::cpu::on_host;

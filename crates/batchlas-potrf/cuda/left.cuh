@@ -356,7 +356,10 @@ template <class T, int Down, int Depth, int Stages, Uplo U, bool Aligned> struct
     for (int stage = 0; stage < OWN_STAGES; stage++) {
       acc.template subtract<Staged, Depth, OWN / WIDE>(next(stages + stage), stage * (OWN / WIDE));
     }
-    arch::sync_block(); // Nobody reads the ring.
+    // What follows is written where a ring is still read; but a panel of the lower triangle goes where its warp alone reads its rows of the tile.
+    if constexpr (!Diagonal || U == Uplo::Upper) {
+      arch::sync_block();
+    }
   }
 
   /// Writes block 0 of the warp's rows; `corner` is the address of its first element, `left` the rows from there to the end of the matrix.
