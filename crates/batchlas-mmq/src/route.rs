@@ -95,6 +95,15 @@ pub(crate) fn tensor_cores(device: &Device, least: u32) -> Result<(), Refusal> {
     }
 }
 
+/// Refuses a device with less shared memory for a work-group.
+pub(crate) fn shared_memory(device: &Device, bytes: usize) -> Result<(), Refusal> {
+    let budget = device.slm_budget;
+    if budget < bytes {
+        return Err(format!("{bytes} bytes of shared memory exceed the device's {budget}").into());
+    }
+    Ok(())
+}
+
 /// Every kernel that a spelling launches for a problem on a device, that of the panel left out.
 pub fn kernels(device: &Device, problem: &Problem, spelling: &Spelling) -> Vec<Kernel> {
     let tiles = match spelling.family() {

@@ -9,7 +9,7 @@ use crate::launch::{Grid, launch};
 use crate::layout::CELL_TOKENS;
 use crate::panel::Panel;
 use crate::q4k::BLOCK_BYTES;
-use crate::route::{Problem, tensor_cores};
+use crate::route::{Problem, shared_memory, tensor_cores};
 use crate::weights::Q4kMatrix;
 
 static SOURCE: KernelSource =
@@ -56,12 +56,7 @@ pub(crate) fn can_run(device: &Device, problem: &Problem, spelling: &Spelling) -
     if problem.m > MAX_TOKENS {
         return Err(format!("{} tokens: stream serves {MAX_TOKENS}", problem.m).into());
     }
-    let shared = of(problem, spelling).promise.max_dynamic_shared as usize;
-    let budget = device.slm_budget;
-    if budget < shared {
-        return Err(format!("{shared} bytes of shared memory exceed the device's {budget}").into());
-    }
-    Ok(())
+    shared_memory(device, of(problem, spelling).promise.max_dynamic_shared as usize)
 }
 
 pub(crate) fn run(

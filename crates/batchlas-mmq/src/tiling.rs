@@ -6,7 +6,7 @@ use batchlas_select::{Knob, Refusal, Spelling, Values};
 use crate::launch::{Grid, launch};
 use crate::layout::{CELL_TOKENS, STEP};
 use crate::panel::{COUNTERS, Panel};
-use crate::route::{Arithmetic, Problem, tensor_cores};
+use crate::route::{Arithmetic, Problem, shared_memory, tensor_cores};
 use crate::weights::Q4kMatrix;
 
 /// Knobs of both families.
@@ -132,11 +132,7 @@ impl Tiles {
     ) -> Result<(), Refusal> {
         tensor_cores(device, 80)?;
         let tiling = self.tiling(device.compute_units, problem, spelling);
-        let shared = tiling.shared_bytes(self.arithmetic) as usize;
-        if device.slm_budget < shared {
-            let budget = device.slm_budget;
-            return Err(format!("{shared} bytes of shared memory exceed the device's {budget}").into());
-        }
+        shared_memory(device, tiling.shared_bytes(self.arithmetic) as usize)?;
         let (tiles, steps) = (tiling.tiles(problem), problem.k / STEP);
         if tiling.splits as usize > steps {
             return Err(format!("{} splits of {steps} steps of {STEP} inner indices", tiling.splits).into());

@@ -9,7 +9,7 @@ use batchlas_select::{Knob, Refusal, Spelling, Values};
 use crate::launch::{Grid, launch};
 use crate::layout::planes;
 use crate::panel::Panel;
-use crate::route::{Problem, tensor_cores};
+use crate::route::{Problem, shared_memory, tensor_cores};
 use crate::weights::Q4kMatrix;
 
 static SOURCE: KernelSource =
@@ -49,11 +49,7 @@ pub fn kernels() -> impl Iterator<Item = Kernel> {
 
 pub(crate) fn can_run(device: &Device, spelling: &Spelling) -> Result<(), Refusal> {
     tensor_cores(device, 80)?;
-    let (shared, budget) = (planes::starts(depth(spelling) as usize)[4], device.slm_budget);
-    if budget < shared {
-        return Err(format!("{shared} bytes of shared memory exceed the device's {budget}").into());
-    }
-    Ok(())
+    shared_memory(device, planes::starts(depth(spelling) as usize)[4])
 }
 
 pub(crate) fn run(
