@@ -78,6 +78,7 @@ pub(crate) const FAMILIES: &[Family] = &[
         ],
         all: &[
             "potrs * * 40 3 3 cta",
+            "potrs * * 40 4 5 cta:units=4",
             "potrs * * 70 5 2 cta:rhs=4:warps=2",
             "potrs * * 70 9 2 cta",
             "potrs * * 70 5 2 cta:warps=2:read=twice",
@@ -148,14 +149,15 @@ pub(crate) const FAMILIES: &[Family] = &[
         // Several blocks share the steps of a tile, each with more than its ring holds.
         subset: &["mmq f32 int8 5 33 768 1 tile:tokens=16:rows=64:splits=2:stages=2"],
         all: &[
-            "mmq f32 int8 33 70 768 1 tile:tokens=32:rows=64:splits=1",
-            "mmq f32 int8 5 33 1280 1 tile:tokens=128:rows=128:splits=2",
+            // The last step of each block lies where the count of arrivals goes.
+            "mmq f32 int8 33 70 1024 1 tile:tokens=32:rows=64:splits=2",
+            "mmq f32 int8 5 33 1024 1 tile:tokens=128:rows=128:splits=2",
         ],
     },
     Family {
         name: "mmq:bf16",
         subset: &["mmq f32 bf16 5 33 768 1 bf16:tokens=16:rows=64:splits=2:stages=2"],
-        all: &["mmq f32 bf16 33 70 768 1 bf16:tokens=32:rows=64:splits=1"],
+        all: &["mmq f32 bf16 33 70 1024 1 bf16:tokens=32:rows=64:splits=2"],
     },
     Family {
         name: "mmq:wide",
@@ -260,6 +262,8 @@ pub(crate) const PLANTS: &[Plant] = &[
 
 /// A broken synchronisation that nothing reports, and why that is right.
 pub(crate) struct Survivor {
+    /// The start of the name expression of the kernels, without their namespace.
+    pub(crate) kernel: &'static str,
     /// The end of the name of the file that calls for the synchronisation.
     pub(crate) file: &'static str,
     /// Part of the line that does.
@@ -270,4 +274,22 @@ pub(crate) struct Survivor {
     pub(crate) reason: &'static str,
 }
 
-pub(crate) const SURVIVORS: &[Survivor] = &[];
+/// A thread of the unaligned f32 kernel copies the row of its own number, so that a warp reads, of the tile itself, what it copied.
+const OWN_ROWS: &str = "a warp reads the rows that it copied";
+
+pub(crate) const SURVIVORS: &[Survivor] = &[
+    Survivor {
+        kernel: "potrf_left<f32, 2, 16, 3, 27648, Uplo::Lower, false",
+        file: "left.cuh",
+        line: "arch::sync_block();",
+        mutation: Mutation::WarpScope,
+        reason: OWN_ROWS,
+    },
+    Survivor {
+        kernel: "potrf_left<f32, 2, 32, 2, 32768, Uplo::Upper, false",
+        file: "left.cuh",
+        line: "arch::sync_block();",
+        mutation: Mutation::WarpScope,
+        reason: OWN_ROWS,
+    },
+];

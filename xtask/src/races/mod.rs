@@ -440,7 +440,10 @@ fn reason(broken: &Broken) -> Option<&'static str> {
     SURVIVORS
         .iter()
         .find(|s| {
-            s.file.ends_with(file.as_str()) && text.contains(s.line) && s.mutation == broken.target.mutation
+            broken.kernel.entry.replace("batchlas::", "").starts_with(s.kernel)
+                && s.file.ends_with(file.as_str())
+                && text.contains(s.line)
+                && s.mutation == broken.target.mutation
         })
         .map(|s| s.reason)
 }
