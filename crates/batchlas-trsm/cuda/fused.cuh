@@ -100,9 +100,11 @@ template <class T, int Blocks> struct Packed {
   static BATCHLAS_DEVICE constexpr int block(int row, int col) { return (row * (row + 1) / 2 + col) * (BLOCK * BLOCK / 2); }
 
   /// Starts the copies of the strict lower triangle of the first `n` unknowns, and completes it by zeros. Diagonal blocks are transposed: substitution runs
-  /// down their columns. Blocks are dealt to warps in the order in which they lie in shared memory; a lane copies two elements of each, half a block apart.
+  /// down their columns. A warp copies blocks along what is contiguous in A, so that its sectors are asked for one after the other: columns of blocks, or rows,
+  /// dealt to and fro because they differ in length. A lane copies two elements of each block, half a block apart.
   template <int Warps> static BATCHLAS_DEVICE void copy(Pair<T> *shared, u64 e, i64 equation, i64 unknown, int n, bool along_equations) {
     constexpr int HALF = BLOCK / 2;
+    constexpr int ELEMENTS = BLOCK * BLOCK;
     const int fast = arch::lane() % BLOCK;
     const int slow = arch::lane() / BLOCK;
     const int i = along_equations ? fast : slow;
@@ -114,30 +116,48 @@ template <class T, int Blocks> struct Packed {
     const i64 right = BLOCK * unknown;
     const int first = place(i, k);
     const int second = place(next_i, next_k);
-
+    // This lane's element of block (0, 0).
+    const u64 corner = e + i * equation + k * unknown;
     const int warp = arch::uniform_warp();
-    T *to = shared[warp * (BLOCK * BLOCK / 2)].at;
-    int row = 0;
-    int col = warp;
-    // Addresses of this lane's element in the block, and how far its block row reaches.
-    u64 from = e + i * equation + (k + BLOCK * col) * unknown;
-    i64 reach = 0;
-    for (int number = warp; number < Blocks * (Blocks + 1) / 2; number += Warps) {
-      while (col > row) {
-        col -= ++row;
-        reach += right;
-        from += down - reach;
-      }
-      if (row > col && BLOCK * (row + 1) <= n) {
+
+    // Blocks below the diagonal, of whole block rows.
+    const int whole = n / BLOCK;
+    const i64 along = along_equations ? down : right;
+    int over = 2 * (Warps - warp) - 1;
+#pragma unroll 1
+    for (int line = warp; line < whole; line += over, over = 2 * Warps - over) {
+      const int row = along_equations ? line + 1 : line;
+      const int col = along_equations ? line : 0;
+      u64 from = corner + row * down + col * right;
+      T *to = shared[block(row, col)].at;
+      // Block rows grow by a block.
+      int step = along_equations ? (row + 1) * ELEMENTS : ELEMENTS;
+#pragma unroll 2
+      for (int blocks = along_equations ? whole - row : row; blocks > 0; blocks--) {
         arch::copy_async<sizeof(T)>(true, to + first, from);
         arch::copy_async<sizeof(T)>(true, to + second, from + over_half);
-      } else {
-        copy_part(to + (row == col ? k * BLOCK + i : first), from, BLOCK * row + i, BLOCK * col + k, n);
-        copy_part(to + (row == col ? next_k * BLOCK + next_i : second), from + over_half, BLOCK * row + next_i, BLOCK * col + next_k, n);
+        from += along;
+        to += step;
+        step += along_equations ? ELEMENTS : 0;
       }
-      col += Warps;
-      from += Warps * right;
-      to += Warps * BLOCK * BLOCK;
+    }
+    // Diagonal blocks, and block rows that the order ends in or does not reach.
+    const auto part = [&](int row, int col) {
+      T *const to = shared[block(row, col)].at;
+      const u64 from = corner + row * down + col * right;
+      copy_part(to + (row == col ? k * BLOCK + i : first), from, BLOCK * row + i, BLOCK * col + k, n);
+      copy_part(to + (row == col ? next_k * BLOCK + next_i : second), from + over_half, BLOCK * row + next_i, BLOCK * col + next_k, n);
+    };
+#pragma unroll 1
+    for (int row = warp; row < whole; row += Warps) {
+      part(row, row);
+    }
+#pragma unroll 1
+    for (int row = whole; row < Blocks; row++) {
+#pragma unroll 1
+      for (int col = warp; col <= row; col += Warps) {
+        part(row, col);
+      }
     }
     arch::commit_async();
   }

@@ -258,6 +258,19 @@ pub(crate) const PLANTS: &[Plant] = &[
         n: &[],
         dtype: Dtype::F32,
     },
+    Plant {
+        family: "trsm:fused",
+        what: "the guard of the triangle's copy is open",
+        edit: Edit {
+            file: "fused.cuh",
+            find: "const bool inside = p < s && s < n;",
+            replace: "const bool inside = p < n && s < n;",
+        },
+        calls: &["trsm f32 L L N N 33 9 2 fused"],
+        cases: &[],
+        n: &[],
+        dtype: Dtype::F32,
+    },
 ];
 
 /// A broken synchronisation that nothing reports, and why that is right.
