@@ -199,7 +199,7 @@ private:
     }
   }
 
-  /// Asks for the trapezoid of phase P, whose loads come when its history has been subtracted.
+  /// Asks for the trapezoid of phase P, whose loads come when its history has been subtracted: pieces of its runs that reach the triangle.
   template <int P> BATCHLAS_DEVICE void prefetch() const {
     if constexpr (P < Phases::COUNT) {
       constexpr int FIRST = Phases::first(P), REST = N - FIRST, WIDTH = Phases::width(P), GRAIN = 64;
@@ -208,7 +208,10 @@ private:
       const u64 corner = item + FIRST * sizeof(T) + FIRST * ld_bytes;
 #pragma unroll 1
       for (u32 i = Grid::thread(); i < RUNS * PIECES; i += Grid::THREADS) {
-        arch::prefetch(corner + i / PIECES * ld_bytes + i % PIECES * GRAIN);
+        const u32 run = i / PIECES, begin = i % PIECES * GRAIN, diagonal = run * sizeof(T);
+        if (U == Uplo::Lower ? begin + GRAIN > diagonal : begin <= diagonal) {
+          arch::prefetch(corner + run * ld_bytes + begin);
+        }
       }
     }
   }
