@@ -19,7 +19,6 @@ use batchlas_core::{
 use faer::dyn_stack::{MemBuffer, MemStack};
 use faer::linalg::cholesky::llt::factor::{LltError, cholesky_in_place, cholesky_in_place_scratch};
 use faer::linalg::matmul::matmul_with_conj;
-use faer::linalg::matmul::triangular::{BlockStructure, matmul_with_conj as triangular_matmul};
 use faer::linalg::triangular_solve as solve;
 use faer::prelude::ReborrowMut;
 use faer::{Accum, Conj, Mat, MatMut, MatRef, Par};
@@ -269,9 +268,11 @@ impl<T: Element> TrailingUpdate<T> for FaerArm {
         c: MatBatchMut<'_, T>,
     ) -> Result<Ran> {
         pool(queue)?.for_each_chunk((a, c), 1, |(a, mut c)| {
+            let block = HERK_BLOCK.min(c.rows());
+            let mut diagonal = Mat::zeros(block, block);
             for i in 0..c.batch() {
                 let source = read(on_host(a.item(i))?);
-                herk_item(uplo, trans, alpha, source, beta, on_host(c.item_mut(i))?);
+                herk_item(uplo, trans, alpha, source, beta, on_host(c.item_mut(i))?, &mut diagonal);
             }
             Ok(())
         })?;
@@ -279,6 +280,11 @@ impl<T: Element> TrailingUpdate<T> for FaerArm {
     }
 }
 
+/// Columns of C that a rank-k update takes at a time.
+const HERK_BLOCK: usize = 64;
+
+/// A block of columns at a time: its diagonal block in scratch, of which the triangle is added, the rest in place. faer's own
+/// products into a triangle write elements of the other one in c64 where a vector has two of them (AVX2, faer 0.24.4).
 fn herk_item<T: Element>(
     uplo: Uplo,
     trans: Trans,
@@ -286,6 +292,7 @@ fn herk_item<T: Element>(
     a: MatRef<'_, T>,
     beta: RealOf<T>,
     mut c: ItemMut<'_, T>,
+    diagonal: &mut Mat<T>,
 ) {
     let n = c.rows();
     let zero = <RealOf<T> as Scalar>::from_parts(0.0, 0.0);
@@ -310,23 +317,25 @@ fn herk_item<T: Element>(
     } else {
         (a, a.transpose(), Conj::No, Conj::Yes)
     };
-    let triangle =
-        if uplo == Uplo::Lower { BlockStructure::TriangularLower } else { BlockStructure::TriangularUpper };
-    let full = BlockStructure::Rectangular;
-    let mut out = write(c);
-    triangular_matmul(
-        out.rb_mut(),
-        triangle,
-        Accum::Add,
-        left,
-        full,
-        conj_left,
-        right,
-        full,
-        conj_right,
-        T::from_real(alpha),
-        Par::Seq,
-    );
+    let (alpha, mut out) = (T::from_real(alpha), write(c));
+    for start in (0..n).step_by(HERK_BLOCK) {
+        let size = HERK_BLOCK.min(n - start);
+        let end = start + size;
+        let (rows, cols) = (left.subrows(start, size), right.subcols(start, size));
+        let mut square = diagonal.as_mut().submatrix_mut(0, 0, size, size);
+        matmul_with_conj(square.rb_mut(), Accum::Replace, rows, conj_left, cols, conj_right, alpha, Par::Seq);
+        for j in 0..size {
+            for i in if uplo == Uplo::Lower { j..size } else { 0..j + 1 } {
+                out[(start + i, start + j)] += square[(i, j)];
+            }
+        }
+        let (rest, rows, cols) = if uplo == Uplo::Lower {
+            (out.rb_mut().submatrix_mut(end, start, n - end, size), left.subrows(end, n - end), cols)
+        } else {
+            (out.rb_mut().submatrix_mut(start, end, size, n - end), rows, right.subcols(end, n - end))
+        };
+        matmul_with_conj(rest, Accum::Add, rows, conj_left, cols, conj_right, alpha, Par::Seq);
+    }
     for i in 0..n {
         out[(i, i)] = T::from_real(out[(i, i)].re());
     }
