@@ -1,11 +1,14 @@
 //! Timing of one problem by several arms.
 //!
-//! Arms are interleaved in one process; inputs are restored from a pristine copy on the device before every timed call;
-//! events bracket the call alone. A row carries its residual and what was executed, so that no speed stands without
-//! them. The problem is also timed at half its batch: a time per item that still falls by more than 15% is not saturated
-//! and is not ranked.
+//! Arms are interleaved in one process; inputs are restored from a pristine copy on the device before every sample; events
+//! bracket the calls alone. A call that is too short to be timed is repeated, each time on the next of several copies of the
+//! problem, and its time is the sample's over the number of calls. So a short time is what a loop of calls takes for each:
+//! the device's or the host's share, whichever is longer, and not the delay of one launch. A row carries its residual and
+//! what was executed, so that no speed stands without them. The problem is also timed at half its batch: a time per item
+//! that still falls by more than 15% is not saturated and is not ranked.
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::str::FromStr;
 
 use batchlas::{
@@ -25,20 +28,69 @@ use crate::verify::{estimated_factor_residual, factor_residual, solve_residual, 
 /// Ratio of times per item at half and at full batch up to which a measurement counts as saturated.
 const SATURATED: f64 = 1.15;
 
-/// Distinct items of a batch; the rest repeats them.
-const DISTINCT: usize = 256;
-
-/// Elements that the distinct items of an operand fill at most, where more than one is distinct.
-const DISTINCT_ELEMENTS: usize = 4 << 20;
-
-/// Largest order whose factor is multiplied out for its residual.
-const MULTIPLIED: usize = 256;
-
 /// Items whose residual is formed: spread over the batch, first and last included.
 const CHECKED: usize = 8;
 
-/// Right-hand sides of a checked item of a triangular solve that enter its residual: the reference is compensated and slow.
-const CHECKED_RHS: usize = 32;
+/// Seconds that a sample lasts at least, as far as there are copies of the problem.
+const SAMPLE: f64 = 200e-6;
+
+/// Calls of a sample at most.
+const COPIES: usize = 32;
+
+/// Bytes that the copies of a problem fill at most, where there is more than one.
+const COPIED_BYTES: usize = 64 << 20;
+
+/// What is spent on a problem beside its timed calls. The references of residuals are compensated and slow, and the tuner
+/// has many arms.
+#[derive(Clone, Copy, Debug)]
+struct Effort {
+    /// Distinct items of a batch; the rest repeats them. None at all: contents are undefined and nothing is checked.
+    distinct: usize,
+    /// Elements that the distinct items of an operand fill at most, where more than one is distinct.
+    elements: usize,
+    /// Largest order whose factor is multiplied out for its residual.
+    multiplied: usize,
+    /// Right-hand sides of a checked item that enter its residual.
+    rhs: usize,
+}
+
+impl Effort {
+    /// Nothing runs.
+    const REHEARSAL: Effort = Effort { distinct: 0, ..Effort::TUNER };
+    /// Rows that are cited.
+    const BENCH: Effort = Effort { distinct: 256, elements: 4 << 20, multiplied: 256, rhs: 32 };
+    /// Rows that rank.
+    const TUNER: Effort = Effort { distinct: 64, elements: 1 << 20, multiplied: 48, rhs: 4 };
+
+    /// Distinct items of a batch whose operands have so many elements an item.
+    fn distinct(self, batch: usize, largest: usize) -> usize {
+        batch.min(self.distinct).min((self.elements / largest.max(1)).max(1))
+    }
+}
+
+/// Copies of a problem, one behind the other in each operand.
+#[derive(Clone, Copy, Debug)]
+struct Copies {
+    count: usize,
+    /// Items from one copy to the next: more than a batch where a copy would otherwise be worse aligned than an allocation.
+    pitch: usize,
+}
+
+impl Copies {
+    /// Of a batch whose items take so many bytes of each operand.
+    fn new(batch: usize, bytes: &[usize]) -> Self {
+        const ALIGNMENT: u32 = 128;
+        let items = |bytes: &usize| ALIGNMENT >> bytes.trailing_zeros().min(ALIGNMENT.trailing_zeros());
+        let pitch = batch.next_multiple_of(bytes.iter().map(items).max().unwrap_or(1) as usize);
+        let fit = COPIED_BYTES / (pitch * bytes.iter().sum::<usize>()).max(1);
+        Copies { count: fit.clamp(1, COPIES), pitch }
+    }
+
+    /// Items to where copy `count` ends.
+    fn items(self, batch: usize, count: usize) -> usize {
+        (count - 1) * self.pitch + batch
+    }
+}
 
 /// What is timed.
 #[derive(Clone, Debug, PartialEq)]
@@ -287,9 +339,9 @@ pub fn measure(
     reps: usize,
     provenance: &Provenance,
 ) -> Result<Vec<Timed>> {
-    let mut subject = subject(ctx, cell, DISTINCT)?;
+    let mut subject = subject(ctx, cell, Effort::BENCH)?;
     let arms = time(&mut *subject, cell.batch, families, reps);
-    let timed = |Arm { family, checked, full, half }: Arm<'_>| {
+    let timed = |Arm { family, checked, full, half, .. }: Arm<'_>| {
         let outcome = checked
             .map(|(ran, checks)| row(ctx.device(), cell, family, &ran, checks, [&full, &half], provenance));
         Timed { family: family.to_owned(), outcome }
@@ -302,9 +354,9 @@ pub fn measure(
 /// # Errors
 /// What the arm refuses.
 pub fn kernels(rehearsal: &Context, cell: &Cell, family: &str) -> Result<Vec<Kernel>> {
-    let mut subject = subject(rehearsal, cell, 0)?;
+    let mut subject = subject(rehearsal, cell, Effort::REHEARSAL)?;
     for batch in [cell.batch, half(cell.batch)] {
-        subject.call(family, batch)?;
+        subject.call(family, batch, 1)?;
     }
     drop(subject);
     Ok(rehearsal.rehearsed())
@@ -315,7 +367,7 @@ pub fn kernels(rehearsal: &Context, cell: &Cell, family: &str) -> Result<Vec<Ker
 /// # Errors
 /// Nothing runs.
 pub fn chosen(rehearsal: &Context, cell: &Cell) -> Result<String> {
-    let (_, ran) = subject(rehearsal, cell, 0)?.call("auto", cell.batch)?;
+    let (_, ran) = subject(rehearsal, cell, Effort::REHEARSAL)?.call("auto", cell.batch, 1)?;
     rehearsal.rehearsed();
     Ok(ran.to_string())
 }
@@ -325,40 +377,50 @@ fn half(batch: usize) -> usize {
     (batch / 2).max(1)
 }
 
-/// The buffers of a cell, with at most `distinct` different items; undefined contents if that is 0.
-fn subject<'c>(ctx: &'c Context, cell: &'c Cell, distinct: usize) -> Result<Box<dyn Subject + 'c>> {
+/// The buffers of a cell.
+fn subject<'c>(ctx: &'c Context, cell: &'c Cell, effort: Effort) -> Result<Box<dyn Subject + 'c>> {
     match cell.dtype {
-        Dtype::F32 => typed::<f32>(ctx, cell, distinct),
-        Dtype::F64 => typed::<f64>(ctx, cell, distinct),
-        Dtype::C32 => typed::<Complex<f32>>(ctx, cell, distinct),
-        Dtype::C64 => typed::<Complex<f64>>(ctx, cell, distinct),
+        Dtype::F32 => typed::<f32>(ctx, cell, effort),
+        Dtype::F64 => typed::<f64>(ctx, cell, effort),
+        Dtype::C32 => typed::<Complex<f32>>(ctx, cell, effort),
+        Dtype::C64 => typed::<Complex<f64>>(ctx, cell, effort),
     }
 }
 
-fn typed<'c, T: Element>(ctx: &'c Context, cell: &'c Cell, distinct: usize) -> Result<Box<dyn Subject + 'c>> {
+fn typed<'c, T: Element>(ctx: &'c Context, cell: &'c Cell, effort: Effort) -> Result<Box<dyn Subject + 'c>> {
     Ok(match cell.op {
-        Op::Product(product, pad) => {
-            Box::new(product::Products::<T>::new(ctx, cell, product, pad, distinct)?)
-        }
-        _ => Box::new(Bench::<T>::new(ctx, cell, distinct)?),
+        Op::Product(product, pad) => Box::new(product::Products::<T>::new(ctx, cell, product, pad, effort)?),
+        _ => Box::new(Bench::<T>::new(ctx, cell, effort)?),
     })
 }
 
 /// A problem that is run again and again.
 trait Subject {
-    /// Restores the inputs and runs one call over the first `batch` items; seconds of the call alone.
-    fn call(&mut self, family: &str, batch: usize) -> Result<(f64, Ran)>;
+    /// Restores the inputs and makes `calls` calls, one after the other, each over the first `batch` items of its own copy of
+    /// the problem, at most [`Subject::copies`] of them; seconds of a call.
+    fn call(&mut self, family: &str, batch: usize, calls: usize) -> Result<(f64, Ran)>;
+
+    /// Calls at most.
+    fn copies(&self) -> usize;
 
     /// Worst residual of the checked items after a call, and the number of failed items.
     fn check(&self) -> Result<(f64, usize)>;
 }
 
-/// Runs a call between two events.
-fn timed(queue: &dyn Queue, run: impl FnOnce() -> Result<Ran>) -> Result<(f64, Ran)> {
+/// Makes calls between two events, each given its items; seconds of one, and what the last ran.
+fn timed(
+    queue: &dyn Queue,
+    copies: Copies,
+    [batch, calls]: [usize; 2],
+    mut run: impl FnMut(Range<usize>) -> Result<Ran>,
+) -> Result<(f64, Ran)> {
     let start = queue.record()?;
-    let ran = run()?;
+    let mut ran = run(0..batch)?;
+    for call in 1..calls {
+        ran = run(call * copies.pitch..call * copies.pitch + batch)?;
+    }
     let end = queue.record()?;
-    Ok((queue.seconds_between(&start, &end)?, ran))
+    Ok((queue.seconds_between(&start, &end)? / calls.max(1) as f64, ran))
 }
 
 /// At most `count` items spread over a batch, the first and the last included.
@@ -368,10 +430,10 @@ fn spread(count: usize, batch: usize) -> impl Iterator<Item = usize> {
 }
 
 /// The right-hand sides of an item that are checked: their shape, and where their elements lie in a packed B.
-fn checked_rhs(side: Side, (rows, cols): (usize, usize)) -> ((usize, usize), Vec<usize>) {
+fn checked_rhs(side: Side, (rows, cols): (usize, usize), count: usize) -> ((usize, usize), Vec<usize>) {
     let (picked_rows, picked_cols): (Vec<usize>, Vec<usize>) = match side {
-        Side::Left => ((0..rows).collect(), spread(CHECKED_RHS, cols).collect()),
-        Side::Right => (spread(CHECKED_RHS, rows).collect(), (0..cols).collect()),
+        Side::Left => ((0..rows).collect(), spread(count, cols).collect()),
+        Side::Right => (spread(count, rows).collect(), (0..cols).collect()),
     };
     let kept = picked_cols.iter().flat_map(|j| picked_rows.iter().map(move |i| j * rows + i)).collect();
     ((picked_rows.len(), picked_cols.len()), kept)
@@ -383,12 +445,36 @@ struct Arm<'f> {
     checked: Result<(Ran, (f64, usize))>,
     full: Vec<f64>,
     half: Vec<f64>,
+    /// Calls of a sample, once one call has been timed.
+    calls: Option<usize>,
+}
+
+impl Arm<'_> {
+    /// A sample: seconds of a call over `batch` items.
+    fn sample(&mut self, subject: &mut dyn Subject, batch: usize) -> Result<f64> {
+        let calls = match self.calls {
+            Some(calls) => calls,
+            None => {
+                let (once, _) = subject.call(self.family, batch, 1)?;
+                // A clock that did not move asks for as many as there are.
+                let calls = (SAMPLE / once).ceil().max(1.0) as usize;
+                let calls = *self.calls.insert(calls.min(subject.copies()));
+                if calls == 1 {
+                    return Ok(once);
+                }
+                calls
+            }
+        };
+        Ok(subject.call(self.family, batch, calls)?.0)
+    }
 }
 
 /// Buffers of a cell.
 struct Bench<'c, T: Element> {
     ctx: &'c Context,
     cell: &'c Cell,
+    effort: Effort,
+    copies: Copies,
     items: Vec<Square<T>>,
     rhs: Vec<Vec<T>>,
     pristine_a: Buffer<T>,
@@ -399,10 +485,12 @@ struct Bench<'c, T: Element> {
 }
 
 impl<'c, T: Element> Bench<'c, T> {
-    fn new(ctx: &'c Context, cell: &'c Cell, distinct: usize) -> Result<Self> {
+    fn new(ctx: &'c Context, cell: &'c Cell, effort: Effort) -> Result<Self> {
         let (rows, cols) = Self::rhs_shape(cell);
-        let largest = (cell.n * cell.n).max(rows * cols);
-        let distinct = cell.batch.min(distinct).min((DISTINCT_ELEMENTS / largest).max(1));
+        let distinct = effort.distinct(cell.batch, (cell.n * cell.n).max(rows * cols));
+        let bytes = T::DTYPE.bytes();
+        let copies = Copies::new(cell.batch, &[cell.n * cell.n * bytes, rows * cols * bytes]);
+        let all = copies.items(cell.batch, copies.count);
         let items: Vec<Square<T>> =
             (0..distinct).map(|b| definite(cell.n, &mut Random::new(11, b))).collect();
         let rhs: Vec<Vec<T>> = (0..distinct)
@@ -413,10 +501,10 @@ impl<'c, T: Element> Bench<'c, T> {
             .collect();
         let queue = ctx.queue();
         let fill = |items: Vec<&[T]>, each: usize| -> Result<Buffer<T>> {
-            let mut buffer = Buffer::new(queue, cell.batch * each)?;
+            let mut buffer = Buffer::new(queue, all * each)?;
             let block = items.concat();
-            for start in (0..cell.batch).step_by(distinct.max(1)).take_while(|_| distinct > 0) {
-                let count = distinct.min(cell.batch - start);
+            for start in (0..all).step_by(distinct.max(1)).take_while(|_| distinct > 0) {
+                let count = distinct.min(all - start);
                 buffer.write(queue, start * each, &block[..count * each])?;
             }
             Ok(buffer)
@@ -425,7 +513,7 @@ impl<'c, T: Element> Bench<'c, T> {
         let pristine_b = fill(rhs.iter().map(|m| &m[..]).collect(), rows * cols)?;
         let (a, b) = (Buffer::new(queue, pristine_a.len())?, Buffer::new(queue, pristine_b.len())?);
         let info = Buffer::new(queue, cell.batch)?;
-        Ok(Bench { ctx, cell, items, rhs, pristine_a, pristine_b, a, b, info })
+        Ok(Bench { ctx, cell, effort, copies, items, rhs, pristine_a, pristine_b, a, b, info })
     }
 
     fn rhs_shape(cell: &Cell) -> (usize, usize) {
@@ -437,45 +525,56 @@ impl<'c, T: Element> Bench<'c, T> {
 }
 
 impl<T: Element> Subject for Bench<'_, T> {
-    fn call(&mut self, family: &str, batch: usize) -> Result<(f64, Ran)> {
+    fn call(&mut self, family: &str, batch: usize, calls: usize) -> Result<(f64, Ran)> {
         let (ctx, queue, n) = (self.ctx, self.ctx.queue(), self.cell.n);
         let (rows, cols) = Self::rhs_shape(self.cell);
         self.b.copy_from(queue, &self.pristine_b)?;
         let (uplo, route) = (self.cell.uplo, Some(family.to_owned()));
+        let (copies, each) = (self.copies, [batch, calls]);
+        let all = copies.items(batch, calls);
+        let mut b = self.b.view_mut(rows, cols, rows.max(1), rows * cols, all)?;
         if let Op::Trsm(side, trans, diag) = self.cell.op {
             let options = TrsmOptions { side, uplo, trans, diag, alpha: T::one(), route };
-            let a = self.pristine_a.view(n, n, n, n * n, batch)?;
-            let mut b = self.b.view_mut(rows, cols, rows, rows * cols, batch)?;
-            return timed(queue, || ctx.trsm(a, b.rb_mut(), &options));
+            let a = self.pristine_a.view(n, n, n, n * n, all)?;
+            return timed(queue, copies, each, |items| {
+                ctx.trsm(a.items(items.clone())?, b.rb_mut().items(items)?, &options)
+            });
         }
         self.a.copy_from(queue, &self.pristine_a)?;
-        let mut a = self.a.view_mut(n, n, n, n * n, batch)?;
-        let mut b = self.b.view_mut(rows, cols, rows.max(1), rows * cols, batch)?;
+        let mut a = self.a.view_mut(n, n, n, n * n, all)?;
         let (mut info, _) = self.info.info_mut().split_at(batch);
         if self.cell.op == Op::Potrf {
             let options = PotrfOptions { uplo, route };
-            let mut memory = queue.alloc(ctx.potrf_workspace(a.rb(), &options)?)?;
-            timed(queue, || {
-                ctx.potrf_in(a.rb_mut(), info.rb_mut(), WorkspaceMut::over(&mut memory), &options)
-            })
-        } else {
-            let mut options = PosvOptions { uplo, route, ..Default::default() };
-            match self.cell.op {
-                Op::Posv(Solve::Mixed) => {
-                    let mut memory = queue.alloc(ctx.posv_mixed_workspace(a.rb(), &b, &options)?)?;
-                    return timed(queue, || {
-                        let (info, memory) = (info.rb_mut(), WorkspaceMut::over(&mut memory));
-                        ctx.posv_mixed_in(a, b, info, InfoMut::absent(), memory, &options)
-                    });
-                }
-                Op::Posv(Solve::Discarding) => options.factor = FactorOutput::Discarded,
-                _ => {}
-            }
-            let mut memory = queue.alloc(ctx.posv_workspace(a.rb(), &b, false, &options)?)?;
-            timed(queue, || {
-                ctx.posv_in(a.rb_mut(), b.rb_mut(), info.rb_mut(), WorkspaceMut::over(&mut memory), &options)
-            })
+            let size = ctx.potrf_workspace(a.rb().items(0..batch)?, &options)?;
+            let mut memory = queue.alloc(size)?;
+            return timed(queue, copies, each, |items| {
+                let (a, info) = (a.rb_mut().items(items)?, info.rb_mut());
+                ctx.potrf_in(a, info, WorkspaceMut::over(&mut memory), &options)
+            });
         }
+        let mut options = PosvOptions { uplo, route, ..Default::default() };
+        let (first_a, first_b) = (a.rb().items(0..batch)?, b.rb_mut().items(0..batch)?);
+        match self.cell.op {
+            Op::Posv(Solve::Mixed) => {
+                let mut memory = queue.alloc(ctx.posv_mixed_workspace(first_a, &first_b, &options)?)?;
+                return timed(queue, copies, each, |items| {
+                    let (a, b) = (a.rb_mut().items(items.clone())?, b.rb_mut().items(items)?);
+                    let (info, memory) = (info.rb_mut(), WorkspaceMut::over(&mut memory));
+                    ctx.posv_mixed_in(a, b, info, InfoMut::absent(), memory, &options)
+                });
+            }
+            Op::Posv(Solve::Discarding) => options.factor = FactorOutput::Discarded,
+            _ => {}
+        }
+        let mut memory = queue.alloc(ctx.posv_workspace(first_a, &first_b, false, &options)?)?;
+        timed(queue, copies, each, |items| {
+            let (a, b) = (a.rb_mut().items(items.clone())?, b.rb_mut().items(items)?);
+            ctx.posv_in(a, b, info.rb_mut(), WorkspaceMut::over(&mut memory), &options)
+        })
+    }
+
+    fn copies(&self) -> usize {
+        self.copies.count
     }
 
     fn check(&self) -> Result<(f64, usize)> {
@@ -497,16 +596,21 @@ impl<T: Element> Subject for Bench<'_, T> {
             let (matrix, rhs) = (&items[item % items.len()], &given[item % given.len()]);
             match op {
                 Op::Potrf => {
-                    let residual = if n > MULTIPLIED { estimated_factor_residual } else { factor_residual };
+                    let residual =
+                        if n > self.effort.multiplied { estimated_factor_residual } else { factor_residual };
                     scale * residual(matrix, uplo, factor, 0)
                 }
                 Op::Posv(_) => {
-                    let mut given = solved.clone();
-                    given.data.copy_from_slice(rhs);
-                    scale * solve_residual(matrix, &given, solved, 0)
+                    let ((rows, cols), kept) = checked_rhs(Side::Left, (rows, cols), self.effort.rhs);
+                    let part = |from: &[T]| {
+                        let mut part = Store::new(Layout::Packed, rows, cols, 1, T::default());
+                        part.data.iter_mut().zip(&kept).for_each(|(to, &i)| *to = from[i]);
+                        part
+                    };
+                    scale * solve_residual(matrix, &part(rhs), &part(&solved.data), 0)
                 }
                 Op::Trsm(side, trans, diag) => {
-                    let ((rows, cols), kept) = checked_rhs(side, (rows, cols));
+                    let ((rows, cols), kept) = checked_rhs(side, (rows, cols), self.effort.rhs);
                     let x: Vec<Complex<f64>> = kept.iter().map(|&i| solved.data[i].widen()).collect();
                     let product = triangle_product(side, uplo, trans, diag, matrix, &x, (rows, cols));
                     let norm = |v: &mut dyn Iterator<Item = f64>| v.sum::<f64>().sqrt();
@@ -543,15 +647,13 @@ fn time<'f>(subject: &mut dyn Subject, batch: usize, families: &'f [String], rep
     // The first call compiles and warms up, and is the one that is checked.
     let mut arms = Vec::new();
     for family in families {
-        let checked = subject.call(family, batch).and_then(|(_, ran)| Ok((ran, subject.check()?)));
-        arms.push(Arm { family, checked, full: Vec::new(), half: Vec::new() });
+        let checked = subject.call(family, batch, 1).and_then(|(_, ran)| Ok((ran, subject.check()?)));
+        arms.push(Arm { family, checked, full: Vec::new(), half: Vec::new(), calls: None });
     }
     for _ in 0..reps.max(1) {
         for arm in arms.iter_mut().filter(|arm| arm.checked.is_ok()) {
-            let times = subject.call(arm.family, batch).and_then(|(full, _)| {
-                let (half, _) = subject.call(arm.family, half(batch))?;
-                Ok((full, half))
-            });
+            let times =
+                arm.sample(subject, batch).and_then(|full| Ok((full, arm.sample(subject, half(batch))?)));
             match times {
                 Ok((full, half)) => {
                     arm.full.push(full);
@@ -564,8 +666,8 @@ fn time<'f>(subject: &mut dyn Subject, batch: usize, families: &'f [String], rep
     arms
 }
 
-/// A time over the best at which an arm is out of the contest after one call.
-const HOPELESS: f64 = 2.0;
+/// A time over the best at which an arm is out of the contest after one sample.
+const HOPELESS: f64 = 1.4;
 
 /// Relative difference of the medians of two passes up to which they agree.
 const AGREE: f64 = 0.10;
@@ -590,10 +692,10 @@ fn contest<'f>(subject: &mut dyn Subject, batch: usize, families: &'f [String], 
         for rep in 0..reps.max(1) {
             for &i in &open {
                 let arm = &mut arms[i];
-                let times = subject.call(arm.family, batch).and_then(|(full, _)| {
-                    // One call at half the batch a pass is enough to tell saturation.
-                    let halved = (rep == 0).then(|| subject.call(arm.family, half(batch))).transpose()?;
-                    Ok((full, halved.map(|(time, _)| time)))
+                let times = arm.sample(subject, batch).and_then(|full| {
+                    // One sample at half the batch a pass is enough to tell saturation.
+                    let halved = (rep == 0).then(|| arm.sample(subject, half(batch))).transpose()?;
+                    Ok((full, halved))
                 });
                 match times {
                     Ok((full, halved)) => {
@@ -626,7 +728,7 @@ pub fn rank(
     reps: usize,
     provenance: &Provenance,
 ) -> Result<Vec<Row>> {
-    let mut subject = subject(ctx, cell, DISTINCT)?;
+    let mut subject = subject(ctx, cell, Effort::TUNER)?;
     let families: Vec<String> = arms.iter().map(|(family, _)| family.clone()).collect();
     let timed = contest(&mut *subject, cell.batch, &families, reps);
     let rows = timed.into_iter().zip(arms).filter_map(|(arm, (_, code))| {
@@ -802,7 +904,7 @@ mod tests {
     }
 
     impl Subject for Scripted {
-        fn call(&mut self, family: &str, batch: usize) -> Result<(f64, Ran)> {
+        fn call(&mut self, family: &str, batch: usize, _: usize) -> Result<(f64, Ran)> {
             if family == "broken" {
                 return Err(batchlas::Error::Internal("broken".into()));
             }
@@ -811,6 +913,10 @@ mod tests {
             }
             let nth = self.calls.iter().filter(|call| *call == family).count();
             Ok(((self.times)(family, nth), Ran::leaf("potrf", family.to_owned())))
+        }
+
+        fn copies(&self) -> usize {
+            1
         }
 
         fn check(&self) -> Result<(f64, usize)> {
@@ -823,7 +929,7 @@ mod tests {
         // Each arm is called twice before the passes: checked, and timed once.
         let times = |family: &str, nth: usize| match (family, nth) {
             ("slow", _) => 2.5,
-            ("drifts", 0..=4) => 1.5,
+            ("drifts", 0..=4) => 1.3,
             _ => 1.0,
         };
         let mut subject = Scripted { calls: Vec::new(), times };
@@ -838,6 +944,51 @@ mod tests {
         let counts: Vec<usize> = arms.iter().map(|arm| arm.full.len()).collect();
         assert_eq!(counts, [4, 1, 6, 0]);
         assert!(arms[3].checked.is_err());
+    }
+
+    /// A call that is too short is repeated over copies, as far as there are any; a long one is not.
+    #[test]
+    fn short_calls_are_repeated() {
+        struct Counting(Vec<usize>, f64);
+        impl Subject for Counting {
+            fn call(&mut self, family: &str, _: usize, calls: usize) -> Result<(f64, Ran)> {
+                self.0.push(calls);
+                Ok((self.1, Ran::leaf("potrf", family.to_owned())))
+            }
+
+            fn copies(&self) -> usize {
+                20
+            }
+
+            fn check(&self) -> Result<(f64, usize)> {
+                Ok((0.0, 0))
+            }
+        }
+        for (seconds, expected) in [(0.0, 20), (5e-6, 20), (30e-6, 7), (SAMPLE, 1), (1.0, 1)] {
+            let mut subject = Counting(Vec::new(), seconds);
+            let families = ["tiny".to_owned()];
+            let arms = time(&mut subject, 8, &families, 2);
+            // The call that is checked and the one that is timed alone; the latter is a sample if it was long enough.
+            let samples = if expected == 1 { 3 } else { 4 };
+            assert_eq!(subject.0, [vec![1, 1], vec![expected; samples]].concat(), "{seconds}");
+            assert_eq!(arms[0].full, [seconds; 2]);
+        }
+    }
+
+    /// Every copy begins where an allocation could, and the last ends where the buffer does.
+    #[test]
+    fn copies_are_aligned_and_fit() {
+        for (batch, bytes) in
+            [(1, [4, 12]), (3, [49 * 4, 7 * 8]), (20, [128, 256]), (5, [0, 36]), (1 << 20, [64, 8])]
+        {
+            let copies = Copies::new(batch, &bytes);
+            assert!((1..=COPIES).contains(&copies.count) && copies.pitch >= batch);
+            assert!(copies.count == 1 || bytes.iter().all(|each| (copies.pitch * each).is_multiple_of(128)));
+            assert_eq!(copies.items(batch, copies.count), (copies.count - 1) * copies.pitch + batch);
+            let filled = copies.pitch * copies.count * bytes.iter().sum::<usize>();
+            assert!(copies.count == 1 || filled <= COPIED_BYTES, "{batch} {bytes:?}");
+        }
+        assert_eq!(Copies::new(1 << 20, &[64, 8]).count, 1, "a large batch has no copies");
     }
 
     #[test]

@@ -257,6 +257,11 @@ mod tests {
         let ranking = "key = [\"L\", 6, 4], ranking = [\"tiny:lanes=8\", \"vendor\"]";
         assert!(file.text.contains(ranking) && file.text.contains(&good), "{}", file.text);
         assert!(file.warnings.is_empty(), "{:?}", file.warnings);
+        // As merged by union of lines: others' rows between, rows twice.
+        let mut merged: Vec<Timing> = rows.iter().flat_map(|row| [row.clone(), row.clone()]).collect();
+        merged.sort_by_key(|row| row.family.len());
+        let [again] = &tables(&ledger(&merged), "test").unwrap()[..] else { panic!("one table") };
+        assert_eq!(again.text, file.text);
         rows.push(Timing { rel_sd: 0.2, ..row("tiny:lanes=2", 0.1, "x") });
         assert!(
             tables(&ledger(&rows), "test").unwrap().is_empty(),

@@ -4,7 +4,7 @@ use batchlas::{
     Buffer, Context, Element, GemmOptions, HerkOptions, MatBatch, Ran, RealOf, Result, Scalar, Trans,
 };
 
-use super::{CHECKED, Cell, DISTINCT_ELEMENTS, Product, Subject, spread, timed};
+use super::{CHECKED, Cell, Copies, Effort, Product, Subject, spread, timed};
 use crate::matrices::Random;
 use crate::operands::{Layout, Store};
 use crate::verify::{in_triangle, product_error};
@@ -25,18 +25,18 @@ impl<T: Element> Operand<T> {
     fn new(
         ctx: &Context,
         seed: u64,
-        [distinct, batch]: [usize; 2],
+        (effort, [batch, all]): (Effort, [usize; 2]),
         pad: usize,
         [rows, cols]: [usize; 2],
     ) -> Result<Self> {
         let ld = rows + pad;
         let (queue, size) = (ctx.queue(), ld * cols);
-        let distinct = (DISTINCT_ELEMENTS / size).max(1).min(distinct).min(batch);
+        let distinct = effort.distinct(batch, size);
         let mut random = Random::new(seed, 0);
         let items: Vec<T> = (0..distinct * size).map(|_| random.scalar()).collect();
-        let mut pristine = Buffer::new(queue, batch * size)?;
-        for start in (0..batch).step_by(distinct.max(1)).take_while(|_| distinct > 0) {
-            let count = distinct.min(batch - start);
+        let mut pristine = Buffer::new(queue, all * size)?;
+        for start in (0..all).step_by(distinct.max(1)).take_while(|_| distinct > 0) {
+            let count = distinct.min(all - start);
             pristine.write(queue, start * size, &items[..count * size])?;
         }
         Ok(Operand { rows, cols, ld, items, pristine })
@@ -72,6 +72,7 @@ pub(super) struct Products<'c, T> {
     b: Operand<T>,
     c: Operand<T>,
     out: Buffer<T>,
+    copies: Copies,
 }
 
 impl<'c, T: Element> Products<'c, T> {
@@ -80,7 +81,7 @@ impl<'c, T: Element> Products<'c, T> {
         cell: &'c Cell,
         product: Product,
         pad: usize,
-        distinct: usize,
+        effort: Effort,
     ) -> Result<Self> {
         let Cell { n, batch, .. } = *cell;
         let shape = |trans: Trans, [rows, cols]: [usize; 2]| {
@@ -91,32 +92,45 @@ impl<'c, T: Element> Products<'c, T> {
             Product::Gemm([ta, tb], m, k) => (m, shape(ta, [m, k]), shape(tb, [k, n])),
             Product::Herk(trans, k) => (n, shape(trans, [n, k]), [1, 1]),
         };
-        let operand = |seed, shape| Operand::new(ctx, seed, [distinct, batch], pad, shape);
+        let bytes = [a, b, [m, n]].map(|[rows, cols]| (rows + pad) * cols * T::DTYPE.bytes());
+        let copies = Copies::new(batch, &bytes);
+        let all = copies.items(batch, copies.count);
+        let operand = |seed, shape| Operand::new(ctx, seed, (effort, [batch, all]), pad, shape);
         let (a, b, c) = (operand(5, a)?, operand(6, b)?, operand(7, [m, n])?);
         let out = Buffer::new(ctx.queue(), c.pristine.len())?;
-        Ok(Products { ctx, cell, product, a, b, c, out })
+        Ok(Products { ctx, cell, product, a, b, c, out, copies })
     }
 }
 
 impl<T: Element> Subject for Products<'_, T> {
-    fn call(&mut self, family: &str, batch: usize) -> Result<(f64, Ran)> {
+    fn call(&mut self, family: &str, batch: usize, calls: usize) -> Result<(f64, Ran)> {
         let Products { ctx, a, b, c, out, .. } = self;
         out.copy_from(ctx.queue(), &c.pristine)?;
-        let route = Some(family.to_owned());
-        let mut c = out.view_mut(c.rows, c.cols, c.ld, c.ld * c.cols, batch)?;
-        let (a, b) = (a.view(batch)?, b.view(batch)?);
-        timed(ctx.queue(), || match self.product {
+        let (copies, each) = (self.copies, [batch, calls]);
+        let (route, all) = (Some(family.to_owned()), copies.items(batch, calls));
+        let mut c = out.view_mut(c.rows, c.cols, c.ld, c.ld * c.cols, all)?;
+        let (a, b) = (a.view(all)?, b.view(all)?);
+        match self.product {
             Product::Herk(trans, _) => {
                 let (alpha, beta) = (RealOf::<T>::from_parts(-1.0, 0.0), RealOf::<T>::from_parts(1.0, 0.0));
-                let options = HerkOptions { uplo: self.cell.uplo, trans, alpha, beta, route: route.clone() };
-                ctx.herk(a, c.rb_mut(), &options)
+                let options = HerkOptions { uplo: self.cell.uplo, trans, alpha, beta, route };
+                timed(ctx.queue(), copies, each, |items| {
+                    ctx.herk(a.items(items.clone())?, c.rb_mut().items(items)?, &options)
+                })
             }
             Product::Gemm([trans_a, trans_b], ..) => {
                 let (alpha, beta) = (T::from_parts(-1.0, 0.0), T::from_parts(1.0, 0.0));
-                let options = GemmOptions { trans_a, trans_b, alpha, beta, route: route.clone() };
-                ctx.gemm(a, b, c.rb_mut(), &options)
+                let options = GemmOptions { trans_a, trans_b, alpha, beta, route };
+                timed(ctx.queue(), copies, each, |items| {
+                    let (a, b) = (a.items(items.clone())?, b.items(items.clone())?);
+                    ctx.gemm(a, b, c.rb_mut().items(items)?, &options)
+                })
             }
-        })
+        }
+    }
+
+    fn copies(&self) -> usize {
+        self.copies.count
     }
 
     /// Worst relative error of the checked elements, in terms of the moduli that went into them.
